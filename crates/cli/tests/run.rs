@@ -652,6 +652,29 @@ fn other_sockets_are_left_alone() {
     guinea.ends_well();
 }
 
+#[test]
+fn the_connection_that_the_library_keeps_is_in_nobodys_way() {
+    if !can_run() {
+        return;
+    }
+    let folder = Folder::new();
+    let mut guinea = Guinea::start(&format!("kept {}", folder.path("file").display()));
+    for expected in [
+        ["first False", "kept [512]"].as_slice(),
+        &["again False", "kept [512]"],
+        &["replaced False", "written 0"],
+        &["closed False"],
+        &["child False"],
+        &["parent False"],
+    ] {
+        let stream = guinea.connect();
+        assert!(exchange(&stream, b"hello") == b"hello");
+        drop(stream);
+        expected.iter().for_each(|expected| guinea.says(expected));
+    }
+    guinea.ends_well();
+}
+
 // Rules.
 
 #[test]

@@ -38,7 +38,7 @@ mod host;
 pub mod mdi;
 pub mod table;
 
-pub use driver::client::{Kernel, kick, select, select_named};
+pub use driver::client::{Kernel, NewControls, kick, select, select_named};
 pub use driver::installed::{Installed, PromptAcks, Removed};
 pub use driver::layout::{
     KernelRecord, LAYOUT, NAME, Policy, RECORD_BYTES, RecordKind, RecoveryState, SLOTS,

@@ -564,6 +564,37 @@ def mode_plain(count):
         echo(connection)
 
 
+def mode_kept(name):
+    """The library keeps a connection of its own: it is none of the program's first numbers, and whatever
+    the program does to it, later connections are taken over and files of the program are left alone."""
+    listener = listen()
+
+    def next_one(said):
+        connection, _ = listener.accept()
+        echo(connection.dup())
+        say(said, plain(connection.fileno()))
+
+    def kept():
+        numbers = sorted(int(fd) for fd in os.listdir("/proc/self/fd"))
+        return [fd for fd in numbers if fd >= 512]
+
+    next_one("first")
+    say("kept", kept())
+    next_one("again")
+    say("kept", kept())
+    file = os.open(name, os.O_RDWR | os.O_CREAT)
+    os.dup2(file, 512)
+    next_one("replaced")
+    say("written", os.fstat(512).st_size)
+    os.closerange(512, 600)
+    next_one("closed")
+    if os.fork() == 0:
+        next_one("child")
+        os._exit(0)
+    os.wait()
+    next_one("parent")
+
+
 def mode_known(count):
     """The same, and says before what every process of the program knows of the launcher."""
     say("control", os.environ["CELLPACE_CONTROL"])

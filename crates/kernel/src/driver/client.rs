@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::net::sockopt;
 
@@ -55,11 +56,30 @@ pub fn kick(socket: impl AsFd) -> io::Result<()> {
 pub struct Kernel {
     name: String,
     shared: SharedPage,
-    controls: Map,
+    controls: Arc<Map>,
     ring: RecordRing,
     slot: usize,
     owner: u64,
     unreadable: u64,
+}
+
+/// Puts sockets under the control of a [`Kernel`], from any thread.
+#[derive(Debug, Clone)]
+pub struct NewControls {
+    controls: Arc<Map>,
+    slot: usize,
+    owner: u64,
+}
+
+impl NewControls {
+    /// Sets what a socket shall do that is not under control yet, as [`Kernel::control`] does.
+    ///
+    /// # Errors
+    /// When the table is full; [`Kernel::control`] makes room first.
+    pub fn begin(&self, cookie: u64, control: SocketControl) -> io::Result<()> {
+        let value = control.encode(self.slot as u32, self.owner);
+        self.controls.update(&cookie.to_ne_bytes(), &value)
+    }
 }
 
 impl Kernel {
@@ -81,7 +101,7 @@ impl Kernel {
         if shared.is_removed() {
             return Err(KernelError::NotInstalled);
         }
-        let controls = open(&pins, "controls")?;
+        let controls = Arc::new(open(&pins, "controls")?);
         let (slot, owner) = shared.claim()?;
         let ring =
             ring(&pins, slot, shared.ring_bytes()).inspect_err(|_| shared.free(slot, owner))?;
@@ -94,6 +114,11 @@ impl Kernel {
     /// The descriptor that is readable when records wait. For waiting only.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.ring.as_fd()
+    }
+
+    /// What puts new sockets under our control, while this object lives.
+    pub fn new_controls(&self) -> NewControls {
+        NewControls { controls: self.controls.clone(), slot: self.slot, owner: self.owner }
     }
 
     /// Selects the congestion control for a TCP socket, as [`select()`] does.

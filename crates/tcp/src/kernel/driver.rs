@@ -3,13 +3,13 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use cellpace_base::Random;
 use cellpace_cc::{ControllerSpec, Setup};
-use cellpace_kernel::{Kernel, KernelError};
+use cellpace_kernel::{Kernel, KernelError, NewControls};
 
 use crate::error::TcpError;
 use crate::flow::{DriverKind, FlowHandle, FlowServer, SharedFlow};
@@ -43,6 +43,7 @@ pub struct KernelConnection {
 pub struct KernelDriver {
     inbox: Arc<DriverInbox>,
     slot: (u32, u64),
+    new_controls: NewControls,
     name: String,
     /// Any socket of this process, if it may reach itself.
     own: Option<RemoteSocket>,
@@ -59,13 +60,14 @@ impl KernelDriver {
         let system = |doing| move |source: io::Error| KernelError::System { doing, source };
         let kernel = Kernel::open_named(name)?;
         let slot = (kernel.slot() as u32, kernel.owner());
+        let new_controls = kernel.new_controls();
         let inbox = DriverInbox::new().map_err(|error| system("making an event")(error.into()))?;
         let inbox = Arc::new(inbox);
         let server = DriverThread::new(kernel, inbox.clone());
         let thread =
             spawn("cellpace-kernel", move || server.run()).map_err(system("starting a thread"))?;
         let own = RemoteSocket::new(rustix::process::getpid(), -1).ok();
-        Ok(Self { inbox, slot, name: name.to_owned(), own, thread: Some(thread) })
+        Ok(Self { inbox, slot, new_controls, name: name.to_owned(), own, thread: Some(thread) })
     }
 
     /// The slot at the kernel driver and its owner, for programs in the kernel that put sockets
@@ -98,7 +100,6 @@ impl KernelDriver {
         };
         let local = address(socket2::SockRef::from(&socket).local_addr())?;
         let peer = address(socket2::SockRef::from(&socket).peer_addr())?;
-        let kept = socket.try_clone_to_owned().map_err(TcpError::NotTcp)?;
         let cookie = cellpace_kernel::select_named(socket, &self.name)
             .map_err(|source| TcpError::Setup { what: "TCP_CONGESTION", source })?;
         let connection = KernelConnection {
@@ -116,7 +117,18 @@ impl KernelDriver {
             SocketOwner::Remote(remote) => Some(remote),
             SocketOwner::Unknown => None,
         };
-        self.start(&connection, remote, Some(kept), cc, seed)
+        let mut new = self.new_flow(&connection, remote, cc, seed);
+        // At once, as the program goes on meanwhile. From here on the end is reported, which cannot come
+        // before this returns: the caller has the socket.
+        let begun = new
+            .flow
+            .news(now(), false)
+            .is_none_or(|(control, _)| self.new_controls.begin(cookie, control).is_ok());
+        if !begun {
+            new.flow.forget_news();
+            new.kept = Some(socket.try_clone_to_owned().map_err(TcpError::NotTcp)?);
+        }
+        Ok(self.start(new, begun))
     }
 
     /// Puts a connection that a program in the kernel has given to our slot under a controller. If it
@@ -130,7 +142,9 @@ impl KernelDriver {
         cc: &ControllerSpec,
         seed: u64,
     ) -> Result<FlowHandle, TcpError> {
-        self.start(connection, None, None, cc, seed)
+        self.check_running()?;
+        let new = self.new_flow(connection, None, cc, seed);
+        Ok(self.start(NewKernelFlow { may_be_over: true, ..new }, false))
     }
 
     /// Returns the cookies, in ascending order, of sockets that should be kicked and cannot be: their
@@ -159,15 +173,13 @@ impl KernelDriver {
         Err(TcpError::Setup { what: "kernel driver", source })
     }
 
-    fn start(
+    fn new_flow(
         &self,
         connection: &KernelConnection,
         remote: Option<RemoteSocket>,
-        kept: Option<OwnedFd>,
         cc: &ControllerSpec,
         seed: u64,
-    ) -> Result<FlowHandle, TcpError> {
-        self.check_running()?;
+    ) -> NewKernelFlow {
         let (segment, overhead) = (u64::from(connection.mss), u64::from(connection.overhead));
         let random = Random::seeded(seed, 0);
         let setup = Setup { mss: segment + overhead, start: now(), random };
@@ -176,10 +188,20 @@ impl KernelDriver {
         let KernelConnection { cookie, local, peer, .. } = *connection;
         let socket = Arc::new(KernelSocket::new(cookie, local, peer, remote));
         let shared = Arc::new(SharedFlow::new(Weak::new()));
-        let new = NewKernelFlow { flow, socket: socket.clone(), shared: shared.clone(), kept };
-        self.inbox.command(DriverCommand::Add(Box::new(new)));
+        NewKernelFlow { flow, socket, shared, kept: None, may_be_over: false }
+    }
+
+    /// Gives a flow to the thread. One that is under control has nothing to be done until the first ack.
+    fn start(&self, new: NewKernelFlow, is_controlled: bool) -> FlowHandle {
+        let (socket, shared) = (new.socket.clone(), new.shared.clone());
+        let add = DriverCommand::Add(Box::new(new));
+        if is_controlled {
+            self.inbox.command_with_next_record(add);
+        } else {
+            self.inbox.command(add);
+        }
         let server = Arc::new(KernelFlowServer { socket, inbox: self.inbox.clone() });
-        Ok(FlowHandle { shared, server, driver: DriverKind::Kernel })
+        FlowHandle { shared, server, driver: DriverKind::Kernel }
     }
 }
 

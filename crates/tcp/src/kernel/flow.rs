@@ -218,6 +218,11 @@ impl KernelFlow {
         (before != Some(control)).then_some((control, kick))
     }
 
+    /// What [`news`](Self::news) returned did not reach the kernel.
+    pub(crate) fn forget_news(&mut self) {
+        self.control = None;
+    }
+
     /// The controller.
     pub(crate) fn controller_mut(&mut self) -> &mut dyn Controller {
         self.books.controller_mut()

@@ -32,9 +32,17 @@ const PUBLISH: Span = Span::from_millis(5);
 /// What the thread and its clients share.
 pub(crate) struct DriverInbox {
     wake: OwnedFd,
-    commands: Mutex<Vec<DriverCommand>>,
+    commands: Mutex<DriverCommands>,
     /// Cookies of sockets that want to be kicked and cannot be.
     unreachable: Mutex<BTreeSet<u64>>,
+}
+
+/// What waits for the thread.
+#[derive(Default)]
+struct DriverCommands {
+    waiting: Vec<DriverCommand>,
+    /// It was woken since it last looked.
+    woken: bool,
 }
 
 /// What the thread is asked to do.
@@ -51,8 +59,10 @@ pub(crate) struct NewKernelFlow {
     pub(crate) socket: Arc<KernelSocket>,
     pub(crate) shared: Arc<SharedFlow>,
     /// Keeps the connection from ending before it is under our control, after which its end is
-    /// reported; none where a program in the kernel has put it there, and it may have ended already.
+    /// reported; none where it is already.
     pub(crate) kept: Option<OwnedFd>,
+    /// A program in the kernel has put it under our control, and it may have ended since.
+    pub(crate) may_be_over: bool,
 }
 
 impl DriverInbox {
@@ -61,7 +71,7 @@ impl DriverInbox {
         Ok(Self { wake, commands: Mutex::default(), unreachable: Mutex::default() })
     }
 
-    fn commands(&self) -> MutexGuard<'_, Vec<DriverCommand>> {
+    fn commands(&self) -> MutexGuard<'_, DriverCommands> {
         // Nothing that panics happens while it is held.
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -71,13 +81,27 @@ impl DriverInbox {
         self.unreachable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Has the thread do something at once.
     pub(crate) fn command(&self, command: DriverCommand) {
         let mut commands = self.commands();
-        commands.push(command);
-        // Behind others the thread is woken already, or awake.
-        if commands.len() == 1 {
+        commands.waiting.push(command);
+        let woken = std::mem::replace(&mut commands.woken, true);
+        // The thread is not to wake up only to wait for the lock.
+        drop(commands);
+        if !woken {
             let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }
+    }
+
+    /// Has it do something before it looks at the next record.
+    pub(crate) fn command_with_next_record(&self, command: DriverCommand) {
+        self.commands().waiting.push(command);
+    }
+
+    fn take_commands(&self) -> Vec<DriverCommand> {
+        let mut commands = self.commands();
+        commands.woken = false;
+        std::mem::take(&mut commands.waiting)
     }
 }
 
@@ -134,10 +158,9 @@ impl DriverThread {
                     return self.give_up();
                 }
             }
-            if !self.take_commands() {
+            if !self.take_commands() || !self.read(time) {
                 return;
             }
-            self.read(time);
             self.serve_timers(now());
             self.wait(beat_at);
         }
@@ -148,7 +171,7 @@ impl DriverThread {
         for slot in self.flows.values() {
             slot.shared.end(FlowOutcome::Failed(libc::ENODEV));
         }
-        for command in self.inbox.commands().drain(..) {
+        for command in self.inbox.take_commands() {
             if let DriverCommand::Add(new) = command {
                 new.shared.end(FlowOutcome::Failed(libc::ENODEV));
             }
@@ -157,8 +180,7 @@ impl DriverThread {
 
     /// Does what clients asked for. Returns false when the thread is to end.
     fn take_commands(&mut self) -> bool {
-        let commands = std::mem::take(&mut *self.inbox.commands());
-        for command in commands {
+        for command in self.inbox.take_commands() {
             match command {
                 DriverCommand::Add(new) => self.add(*new),
                 DriverCommand::SetRemote(cookie, remote) => self.set_remote(cookie, remote),
@@ -174,11 +196,11 @@ impl DriverThread {
     }
 
     fn add(&mut self, new: NewKernelFlow) {
-        let NewKernelFlow { mut flow, socket, shared, kept } = new;
+        let NewKernelFlow { mut flow, socket, shared, kept, may_be_over } = new;
         let cookie = socket.cookie;
         // The end of a connection that closed before this is not reported any more: without this
         // question its flow would stay for ever.
-        if kept.is_none()
+        if may_be_over
             && let Some((control, _)) = flow.news(now(), false)
             && let Ok(false) = self.kernel.renew(cookie, control)
         {
@@ -203,10 +225,14 @@ impl DriverThread {
         self.serve(cookie, now(), false);
     }
 
-    /// Works in the records that wait.
-    fn read(&mut self, time: Time) {
+    /// Works in the records that wait. Returns false when the thread is to end.
+    fn read(&mut self, time: Time) -> bool {
         let records = &mut self.records;
         let count = self.kernel.drain(BATCH, |record| records.push(record));
+        // Those of flows that came meanwhile are among them.
+        if count > 0 && !self.take_commands() {
+            return false;
+        }
         for at in 0..self.records.len() {
             let record = self.records[at];
             self.take_record(time, &record);
@@ -224,6 +250,7 @@ impl DriverThread {
         }
         self.touched.clear();
         self.batching.plan(time, count, shortest_rtt);
+        true
     }
 
     fn take_record(&mut self, time: Time, record: &KernelRecord) {
