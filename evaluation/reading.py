@@ -5,13 +5,17 @@ from statistics import mean
 from program import compare, simulate, table
 
 SEEDS = 5
-CONTROLLERS = ["verus", "verus:r=4", "verus:r=6", "mdi", "copa", "sprout", "vegas", "ledbat", "bbr", "bbr3", "cubic",
-               "newreno", "c2tcp", "vivace"]
+CONTROLLERS = ["verus", "verus:r=4", "verus:r=6", "mdi", "copa", "sprout", "pace", "vegas", "ledbat", "bbr", "bbr3",
+               "cubic", "newreno", "c2tcp", "vivace"]
 LOSSES = ["0%", "0.1%", "1%", "2%"]
 LOSS_LINKS = ["lte-driving", "constant:12mbit"]
-LOSS_CONTROLLERS = ["verus", "mdi", "copa", "sprout", "vegas", "bbr", "bbr3", "cubic", "c2tcp", "vivace"]
+LOSS_CONTROLLERS = ["verus", "mdi", "copa", "sprout", "pace", "vegas", "bbr", "bbr3", "cubic", "c2tcp", "vivace"]
 VIDEO_LINKS = ["lte-driving", "hspa-walking", "5g-midband", "constant:12mbit"]
-VIDEO_CONTROLLERS = ["scream", "copa", "vivace", "c2tcp", "vegas", "verus", "mdi", "bbr", "cubic"]
+VIDEO_CONTROLLERS = ["scream", "copa", "pace", "vivace", "c2tcp", "vegas", "verus", "mdi", "bbr", "cubic"]
+# A bottleneck that marks as L4S has it (RFC 9332).
+L4S_QUEUE = "dualpi2"
+L4S_LINKS = ["constant:12mbit", "constant:100mbit", "lte-driving"]
+L4S_CONTROLLERS = ["prague", "bbr3:ecn=true", "cubic:ecn=true", "cubic", "copa", "pace"]
 # Flows that share a link.
 SHARED = """\
 trace = "{trace}"
@@ -28,7 +32,7 @@ CALL = '[[flow]]\nudp = "500kbit"\n'
 
 def tables():
     shared, answer = flows()
-    return {"choice": choice(), "loss": loss(), "video": video(), "copa-delta": copa(), "sprout-rate": sprout(), "alone": alone(),
+    return {"choice": choice(), "loss": loss(), "video": video(), "l4s": l4s(), "copa-delta": copa(), "sprout-rate": sprout(), "alone": alone(),
             "flows": shared, "answer-flows": answer}
 
 
@@ -91,6 +95,12 @@ def frames(runs):
     return f"{rate:.1f} / {mean(video['frame_delay_ms']['p95'] for video in videos):.0f} ms / {100 * late:.0f} %"
 
 
+# L4S --------------------------------------------------------------------------------------------
+
+def l4s():
+    return by_trace(L4S_LINKS, L4S_CONTROLLERS, "--queue", L4S_QUEUE, "--duration", "60s")
+
+
 # Single figures ---------------------------------------------------------------------------------
 
 def copa():
@@ -135,8 +145,8 @@ def flows():
             f"Jain's index {jain} over seconds, p95 of the queue delay {p95}")
 
 
-def by_trace(traces, ccs):
-    runs = means(traces, ccs)
+def by_trace(traces, ccs, *options):
+    runs = means(traces, ccs, *options)
     rows = [[f"`{cc}`"] + [share_and_delay(runs[trace, cc]) for trace in traces] for cc in ccs]
     return table(["controller"] + traces, rows)
 

@@ -33,15 +33,16 @@ pub(crate) fn run(args: &CcArgs) -> Result<ExitCode, CommandError> {
 }
 
 /// What to use which controller for, with the reasons: the table of docs/reading-results.md.
-const ADVICE: [(&str, &str, &str); 9] = [
-    ("bulk on a cellular link", "bbr, verus:r=4", "nearly all of the link"),
+const ADVICE: [(&str, &str, &str); 10] = [
+    ("bulk on a cellular link", "pace", "nearly all of the link, and a short queue"),
     ("calls, games, video on the same link", "copa", "the call waits least"),
     ("video whose rate can follow", "scream", "fewest late frames"),
     ("short flows", "bbr", "has delivered as much after a second as Cubic"),
     ("beside Cubic, short buffer", "copa, bbr3", "about an equal share"),
     ("beside Cubic, deep buffer", "cubic", "no other gets a share"),
-    ("a lossy link", "bbr, copa", "what they have does not fall with loss"),
-    ("5G", "bbr, mdi", "the others do not fill it; mdi has half the delay"),
+    ("a lossy link", "pace, bbr", "what they have does not fall with loss"),
+    ("5G", "pace, bbr", "the others do not fill it; pace has less delay"),
+    ("a bottleneck with L4S", "prague", "a queue of a millisecond"),
     ("not known", "verus", "the default: short queues, and a share beside Cubic"),
 ];
 
