@@ -8,6 +8,7 @@ mod chain;
 mod collector;
 mod confidence;
 mod events;
+mod histogram;
 mod jain;
 mod predict;
 mod series;

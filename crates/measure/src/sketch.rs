@@ -1,14 +1,15 @@
 //! Percentiles of delays in constant memory.
 
 use cellpace_base::Span;
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+
+use crate::histogram::{Histogram, Resolution};
 
 /// A mergeable sketch of delays: percentiles within 0.1 % (three significant digits, at least
 /// one microsecond) unless it is [`coarse`](Self::coarse), mean and maximum exact.
 #[derive(Debug, Clone)]
 pub struct DelaySketch {
-    micros: Histogram<u32>,
+    micros: Histogram,
     sum_nanos: u128,
     max: Span,
 }
@@ -31,43 +32,36 @@ pub struct Summary {
 impl DelaySketch {
     /// An empty sketch.
     pub fn new() -> Self {
-        Self::with_digits(1, 3)
+        Self::with(Resolution::FINE)
     }
 
     /// An empty sketch for one of very many: percentiles within 1 % or 32 microseconds, mean and
-    /// maximum exact. It takes some 4 kB where delays stay below half a second.
+    /// maximum exact. It takes some 2 kB where delays stay below half a second.
     pub fn coarse() -> Self {
-        Self::with_digits(32, 2)
+        Self::with(Resolution::COARSE)
     }
 
-    fn with_digits(unit_micros: u64, digits: u8) -> Self {
-        let bounds = (unit_micros, unit_micros * 2, digits);
-        let mut micros = Histogram::new_with_bounds(bounds.0, bounds.1, bounds.2)
-            .expect("two and three significant digits are allowed, and the bounds are apart");
-        micros.auto(true);
-        Self { micros, sum_nanos: 0, max: Span::ZERO }
+    fn with(resolution: Resolution) -> Self {
+        Self { micros: Histogram::new(resolution), sum_nanos: 0, max: Span::ZERO }
     }
 
     /// Adds a delay.
     pub fn record(&mut self, delay: Span) {
-        let recorded = self.micros.record(delay.as_nanos() / 1_000);
-        debug_assert!(recorded.is_ok(), "a histogram that grows takes every value");
+        self.micros.add(delay.as_nanos() / 1_000, 1);
         self.sum_nanos += u128::from(delay.as_nanos());
         self.max = self.max.max(delay);
     }
 
     /// Adds everything that `other` holds.
     pub fn merge(&mut self, other: &Self) {
-        // Both sides resize freely, so adding cannot fail.
-        let added = self.micros.add(&other.micros);
-        debug_assert!(added.is_ok(), "resizing histograms always add");
+        self.micros.merge(&other.micros);
         self.sum_nanos += other.sum_nanos;
         self.max = self.max.max(other.max);
     }
 
     /// Number of delays.
     pub fn count(&self) -> u64 {
-        self.micros.len()
+        self.micros.total()
     }
 
     /// The delay in ms below which a share `quantile` of all lie; 0 when empty.
@@ -75,7 +69,7 @@ impl DelaySketch {
         if self.count() == 0 {
             return 0.0;
         }
-        let micros = self.micros.value_at_quantile(quantile) as f64;
+        let micros = self.micros.value_at(quantile) as f64;
         (micros / 1e3).min(self.max.as_millis_f64())
     }
 
