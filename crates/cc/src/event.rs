@@ -90,9 +90,9 @@ impl Event {
     }
 }
 
-/// A bounded queue of events for controllers to hold. Never grows after its creation: when nobody
-/// takes the events, the oldest are dropped.
-#[derive(Debug, Clone)]
+/// A bounded queue of events for controllers to hold. It takes memory for as many as have waited at
+/// once, mostly one or two: when nobody takes the events, the oldest are dropped.
+#[derive(Debug, Clone, Default)]
 pub struct Events {
     queue: VecDeque<(Time, Event)>,
 }
@@ -102,7 +102,7 @@ impl Events {
 
     /// An empty queue.
     pub fn new() -> Self {
-        Self { queue: VecDeque::with_capacity(Self::CAPACITY) }
+        Self::default()
     }
 
     /// Adds an event.
@@ -116,12 +116,6 @@ impl Events {
     /// Takes the oldest event.
     pub fn poll(&mut self) -> Option<(Time, Event)> {
         self.queue.pop_front()
-    }
-}
-
-impl Default for Events {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -42,7 +42,7 @@ impl Losses {
     /// Nothing was lost.
     pub(super) fn new() -> Self {
         Self {
-            missing: VecDeque::with_capacity(64),
+            missing: VecDeque::new(),
             ceiling: f64::INFINITY,
             recover: 0,
             share: 0.0,

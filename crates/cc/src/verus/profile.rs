@@ -7,8 +7,6 @@ use super::spline::{MIN_NODES, Spline};
 /// The largest window the profile knows (docs/spec/verus.md 4: 40000 exclusive).
 pub(super) const MAX_WINDOW: u32 = 39_999;
 
-const SLOTS: usize = MAX_WINDOW as usize + 1;
-
 /// Windows per node of the curve to begin with (original code).
 const WINDOWS_PER_NODE: u32 = 15;
 
@@ -70,10 +68,12 @@ pub(super) struct FitSettings {
 #[derive(Debug, Clone)]
 pub(super) struct DelayProfile {
     settings: FitSettings,
-    /// Delay in ms by window, meaningful where `populated` has the window's bit.
+    /// Delay in ms by window, up to the largest that was visited; meaningful where `populated` has
+    /// the window's bit.
     delays: Vec<f64>,
     /// When each point was visited last; empty when points do not age.
     visited: Vec<Time>,
+    /// One bit for each of `delays`.
     populated: Vec<u64>,
     windows_per_node: u32,
     spline: Spline,
@@ -108,10 +108,9 @@ pub(super) struct Fit {
 impl DelayProfile {
     pub(super) fn new(settings: FitSettings) -> Self {
         Self {
-            // Zeroed memory that is not touched costs nothing, and acks never allocate.
-            delays: vec![0.0; SLOTS],
-            visited: if settings.age.is_some() { vec![Time::ZERO; SLOTS] } else { Vec::new() },
-            populated: vec![0; SLOTS.div_ceil(64)],
+            delays: Vec::new(),
+            visited: Vec::new(),
+            populated: Vec::new(),
             windows_per_node: WINDOWS_PER_NODE,
             spline: Spline::default(),
             fit_at: Time::ZERO,
@@ -126,6 +125,9 @@ impl DelayProfile {
     pub(super) fn record(&mut self, now: Time, window: u32, delay: f64) {
         let slot = window.clamp(1, MAX_WINDOW) as usize;
         let (word, bit) = (slot / 64, 1 << (slot % 64));
+        if word >= self.populated.len() {
+            self.make_room(word + 1);
+        }
         self.delays[slot] = if self.populated[word] & bit == 0 {
             delay
         } else {
@@ -137,11 +139,21 @@ impl DelayProfile {
         }
     }
 
+    /// Room for the windows of `words` words of `populated`. The vectors double, so few acks do this.
+    fn make_room(&mut self, words: usize) {
+        self.populated.resize(words, 0);
+        self.delays.resize(words * 64, 0.0);
+        if self.settings.age.is_some() {
+            self.visited.resize(words * 64, Time::ZERO);
+        }
+    }
+
     /// The delay in ms measured at `window` itself.
     #[cfg(test)]
     pub(super) fn point(&self, window: u32) -> Option<f64> {
         let slot = window as usize;
-        (self.populated[slot / 64] >> (slot % 64) & 1 == 1).then(|| self.delays[slot])
+        let word = self.populated.get(slot / 64)?;
+        (word >> (slot % 64) & 1 == 1).then(|| self.delays[slot])
     }
 
     /// All points, windows rising.
@@ -264,11 +276,11 @@ impl DelayProfile {
     }
 
     fn visited_at_or_below(&self, window: u32) -> Option<u32> {
-        let word = window as usize / 64;
-        let below = self.populated[word] & (u64::MAX >> (63 - window % 64));
-        let rest = self.populated[..word].iter().enumerate().rev();
-        std::iter::once((word, below))
-            .chain(rest.map(|(index, word)| (index, *word)))
+        let (own, mask) = (window as usize / 64, u64::MAX >> (63 - window % 64));
+        let up_to = |index: usize, word: u64| if index == own { word & mask } else { word };
+        let words = self.populated.iter().enumerate().take(own + 1).rev();
+        words
+            .map(|(index, word)| (index, up_to(index, *word)))
             .find(|(_, word)| *word != 0)
             .map(|(index, word)| index as u32 * 64 + 63 - word.leading_zeros())
     }

@@ -51,7 +51,7 @@ impl Interval {
     }
 }
 
-/// Intervals not yet resolved, the present one last. Memory is taken once.
+/// Intervals not yet resolved, the present one last.
 #[derive(Debug, Clone)]
 pub(super) struct Intervals {
     open: VecDeque<Interval>,
@@ -64,8 +64,7 @@ impl Intervals {
     const CAPACITY: usize = 64;
 
     pub(super) fn new(now: Time, length: Span, rate: f64, role: Role) -> Self {
-        let open = VecDeque::with_capacity(Self::CAPACITY);
-        let mut intervals = Self { open, next_serial: 1 };
+        let mut intervals = Self { open: VecDeque::new(), next_serial: 1 };
         intervals.begin(now, length, rate, role);
         intervals
     }
