@@ -209,13 +209,8 @@ impl Connection {
     /// A packet of this connection reached its receiver. Returns whether an ack goes out.
     pub(crate) fn on_arrival(&mut self, now: Time, packet: &Packet) -> bool {
         let number = packet.id & NUMBER_MASK;
-        if let Some(piece) = self.sender.sent().data_of(number) {
-            if let Some(transfers) = &mut self.transfers {
-                transfers.received.insert(piece);
-            }
-            if let Some(video) = &mut self.video {
-                video.on_arrived(piece, now);
-            }
+        if self.transfers.is_some() || self.video.is_some() {
+            self.note_arrival(now, number);
         }
         self.receiver.on_packet(&Arrival {
             now,
@@ -224,6 +219,16 @@ impl Connection {
             wire: packet.tag,
             ecn: packet.ecn,
         })
+    }
+
+    fn note_arrival(&mut self, now: Time, number: u64) {
+        let Some(piece) = self.sender.sent().data_of(number) else { return };
+        if let Some(transfers) = &mut self.transfers {
+            transfers.received.insert(piece);
+        }
+        if let Some(video) = &mut self.video {
+            video.on_arrived(piece, now);
+        }
     }
 
     /// An ack that covers the receiver's log up to `upto` arrived. `on_rtt` gets each sample.

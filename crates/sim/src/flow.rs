@@ -16,7 +16,11 @@ use crate::{FlowSpec, FlowTraffic};
 /// One flow at run time.
 pub(crate) struct SimFlow {
     index: u32,
-    spec: FlowSpec,
+    /// Looked at when something begins: with very many flows the room between what is looked at for
+    /// each packet costs time.
+    spec: Box<FlowSpec>,
+    /// When it stops sending.
+    stop: Time,
     ends: EndRules,
     random: Random,
     /// The present connection is the last one; transfers may have others beside it.
@@ -73,7 +77,8 @@ impl SimFlow {
         };
         Self {
             index,
-            spec,
+            stop: spec.stop,
+            spec: Box::new(spec),
             ends,
             random,
             connections: Vec::new(),
@@ -100,6 +105,15 @@ impl SimFlow {
         (next != Time::MAX).then_some(next)
     }
 
+    /// The same for all that an arrival at the receiver of the connection with this generation can
+    /// have moved: nothing of the sender.
+    pub(crate) fn receiving_deadline(&mut self, generation: u16) -> Option<Time> {
+        let transfers = self.transfers.as_ref().and_then(|transfers| transfers.next_deadline());
+        let connection = self.connection_of(generation);
+        let receiver = connection.and_then(|connection| connection.receiver.next_deadline());
+        transfers.into_iter().chain(receiver).min()
+    }
+
     /// Runs the timers that are due and sends packets; `send` returns whether there is room for more.
     pub(crate) fn on_timer(
         &mut self,
@@ -122,7 +136,7 @@ impl SimFlow {
     pub(crate) fn pump(&mut self, now: Time, send: &mut impl FnMut(Packet) -> bool) {
         let mut place = 0;
         while let Some(connection) = self.connections.get_mut(place) {
-            if now >= self.spec.stop {
+            if now >= self.stop {
                 // An ack may come at that very instant, before the flow's own timer.
                 connection.close();
             }
@@ -201,7 +215,7 @@ impl SimFlow {
             discarded: frame.discarded,
             rate: frame.rate,
         });
-        let end = window.end.min(self.spec.stop);
+        let end = window.end.min(self.stop);
         Some(VideoFigures::of(frames, MeasuredWindow { end, ..window }, video.fps, video.deadline))
     }
 
@@ -240,7 +254,7 @@ impl SimFlow {
         send: &mut impl FnMut(Packet) -> bool,
         connect: &mut WrapController<'_>,
     ) {
-        if now >= self.spec.stop {
+        if now >= self.stop {
             self.stop();
             return;
         }
@@ -248,7 +262,7 @@ impl SimFlow {
             FlowTraffic::ConstantRate(rate) => self.send_cross(now, rate, send),
             FlowTraffic::Bulk => {
                 self.open(now, PieceSource::endless(), connect);
-                self.next = Some(self.spec.stop);
+                self.next = Some(self.stop);
             }
             FlowTraffic::Video(video) => {
                 if self.connections.is_empty() {
@@ -259,13 +273,13 @@ impl SimFlow {
                     }
                 }
                 let next = self.connections.last_mut().and_then(|video| video.capture(now));
-                self.next = Some(next.unwrap_or(Time::MAX).min(self.spec.stop));
+                self.next = Some(next.unwrap_or(Time::MAX).min(self.stop));
             }
             FlowTraffic::Transfers(_) => {
                 if let Some(transfers) = &mut self.transfers {
                     transfers.start(now);
                 }
-                self.next = Some(self.spec.stop);
+                self.next = Some(self.stop);
             }
             FlowTraffic::OnOffFiles(onoff) if self.connections.is_empty() => {
                 let file = onoff.file(&mut self.random);
@@ -273,7 +287,7 @@ impl SimFlow {
                 let file =
                     if timed.is_some() { PieceSource::endless() } else { PieceSource::file(file) };
                 self.open(now, file, connect);
-                self.next = Some(timed.unwrap_or(Time::MAX).min(self.spec.stop));
+                self.next = Some(timed.unwrap_or(Time::MAX).min(self.stop));
             }
             FlowTraffic::OnOffFiles(_) => self.end_connection(0, now),
         }
@@ -324,7 +338,7 @@ impl SimFlow {
         }
         self.cross.packets += 1;
         let sent = self.cross.packets.saturating_mul(u64::from(OPPORTUNITY_BYTES));
-        self.next = Some((self.spec.start + rate.time_for(sent)).min(self.spec.stop));
+        self.next = Some((self.spec.start + rate.time_for(sent)).min(self.stop));
     }
 
     /// What its senders have done so far.

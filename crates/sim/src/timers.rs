@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use cellpace_base::Time;
+use cellpace_path::Packet;
 
 use crate::transfers::Leg;
 
@@ -52,7 +53,16 @@ pub(crate) struct AckMessage {
     pub(crate) leg: Option<Leg>,
 }
 
-/// Acks in flight, in slots that are used again.
+impl AckMessage {
+    /// The mere ack that `packet` is, unless it is more.
+    fn in_packet(packet: &Packet) -> Option<Self> {
+        let generation = u16::try_from(packet.id).ok()?;
+        Some(Self { generation, upto: Some(packet.tag), report: None, leg: None })
+    }
+}
+
+/// What acks in flight say. A mere ack has room in its packet; other messages are in slots that are
+/// used again.
 #[derive(Default)]
 pub(crate) struct AckStore {
     pub(crate) slots: Vec<AckMessage>,
@@ -60,7 +70,20 @@ pub(crate) struct AckStore {
 }
 
 impl AckStore {
-    pub(crate) fn put(&mut self, message: AckMessage) -> u64 {
+    /// Added to slots in the ids of packets, so that they are no generation.
+    const FIRST_SLOT: u64 = 1 << 16;
+
+    /// The packet with the message.
+    pub(crate) fn load(&mut self, packet: Packet, message: AckMessage) -> Packet {
+        match message {
+            AckMessage { generation, upto: Some(upto), report: None, leg: None } => {
+                Packet { id: generation.into(), tag: upto, ..packet }
+            }
+            _ => Packet { id: Self::FIRST_SLOT + self.put(message), ..packet },
+        }
+    }
+
+    fn put(&mut self, message: AckMessage) -> u64 {
         match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = message;
@@ -73,12 +96,18 @@ impl AckStore {
         }
     }
 
-    /// The message of a copy of the ack, which itself is still to be taken.
-    pub(crate) fn copy(&self, slot: u64) -> AckMessage {
-        self.slots[slot as usize].clone()
+    /// The message of a copy of the packet, which itself is still to be taken.
+    pub(crate) fn copy(&self, packet: &Packet) -> AckMessage {
+        AckMessage::in_packet(packet)
+            .unwrap_or_else(|| self.slots[(packet.id - Self::FIRST_SLOT) as usize].clone())
     }
 
-    pub(crate) fn take(&mut self, slot: u64) -> AckMessage {
+    /// The message of a packet that has arrived or is lost.
+    pub(crate) fn take(&mut self, packet: &Packet) -> AckMessage {
+        if let Some(message) = AckMessage::in_packet(packet) {
+            return message;
+        }
+        let slot = packet.id - Self::FIRST_SLOT;
         self.free.push(slot);
         let message = &mut self.slots[slot as usize];
         AckMessage {

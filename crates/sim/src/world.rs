@@ -35,7 +35,7 @@ pub(crate) struct World {
     /// What their packets need beyond the delay of the path.
     ping_delay: OwnDelay,
     timers: Timers,
-    /// Acks in flight, by the id of their packet.
+    /// What acks in flight say.
     acks: AckStore,
     collector: Collector,
     sampler: SeriesSampler,
@@ -332,7 +332,7 @@ impl World {
         let acks = connection.on_arrival(now, packet);
         self.flows[index].on_data(now, generation);
         self.answer(index, generation, acks);
-        self.timers.arm(index, self.flows[index].next_deadline());
+        self.timers.arm(index, self.flows[index].receiving_deadline(generation));
     }
 
     /// A packet of a handshake or a request reached the other end.
@@ -347,15 +347,14 @@ impl World {
         for leg in flow.take_legs() {
             let (upto, report) = (None, None);
             let OwnDelay { forward, reverse } = flow.own_delay;
-            let (id, path, delay) = match leg.is_up() {
-                true => {
-                    let message = AckMessage { generation: 0, upto, report, leg: Some(leg) };
-                    (self.acks.put(message), &mut self.reverse, reverse)
-                }
-                false => (leg.packet_id(), &mut self.forward, forward),
-            };
+            let packet = Packet::new(leg.packet_id(), index as u32, leg.bytes, self.now);
             self.room.enter();
-            path.push_after(Packet::new(id, index as u32, leg.bytes, self.now), delay);
+            if leg.is_up() {
+                let message = AckMessage { generation: 0, upto, report, leg: Some(leg) };
+                self.reverse.push_after(self.acks.load(packet, message), reverse);
+            } else {
+                self.forward.push_after(packet, forward);
+            }
         }
     }
 
@@ -370,9 +369,10 @@ impl World {
             return;
         }
         let bytes = ACK_BYTES + report.as_ref().map_or(0, |report| report.len() as u32);
-        let id = self.acks.put(AckMessage { generation, upto, report, leg: None });
         self.room.enter();
-        self.reverse.push_after(Packet::new(id, index as u32, bytes, now), own_delay);
+        let packet = Packet::new(0, index as u32, bytes, now);
+        let message = AckMessage { generation, upto, report, leg: None };
+        self.reverse.push_after(self.acks.load(packet, message), own_delay);
     }
 
     fn advance_reverse(&mut self, observer: &mut impl Observer) {
@@ -388,8 +388,8 @@ impl World {
                 continue;
             }
             let message = match is_copy {
-                true => self.acks.copy(record.packet.id),
-                false => self.acks.take(record.packet.id),
+                true => self.acks.copy(&record.packet),
+                false => self.acks.take(&record.packet),
             };
             if is_copy || record.fate == Fate::Delivered {
                 self.acknowledge(record.packet.flow as usize, message, observer);
