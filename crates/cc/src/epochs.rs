@@ -41,6 +41,16 @@ impl EpochGrid {
         true
     }
 
+    /// Leaves out the epochs that have ended before `now`.
+    pub(crate) fn skip_before(&mut self, now: Time) {
+        self.pass(Time::from_nanos(now.as_nanos().saturating_sub(1)));
+    }
+
+    /// The first end of an epoch from `time` on.
+    pub(crate) fn end_from(&self, time: Time) -> Time {
+        self.start + self.epoch * self.epochs_in(time.since(self.start))
+    }
+
     /// The epochs that a time takes up, rounded up.
     pub(crate) fn epochs_in(&self, span: Span) -> u64 {
         span.as_nanos().div_ceil(self.epoch.as_nanos().max(1))

@@ -102,6 +102,10 @@ struct Mdi {
 
 impl Controller for Mdi {
     fn on_sent(&mut self, packet: &SentPacket) -> Stamp {
+        if self.sleeps() {
+            // An epoch that ends now has ended before the packet leaves.
+            self.grid.pass(packet.now);
+        }
         if packet.in_flight <= packet.bytes {
             self.quiet_since = packet.now;
         }
@@ -115,6 +119,7 @@ impl Controller for Mdi {
     /// docs/spec/mdi.md 5. Late acks of packets declared lost are no samples, as they
     /// are none in the log of a teacher.
     fn on_ack(&mut self, ack: &Ack<'_>) {
+        self.wake(ack.now);
         for packet in ack.packets {
             self.epoch_max = self.epoch_max.max(Some(packet.rtt));
             self.last_rtt = Some(packet.rtt);
@@ -132,6 +137,7 @@ impl Controller for Mdi {
     /// the round trip is over it does not grow: an epoch is a small part of a round trip, and where
     /// the delay is above all that was learnt, growth in each would outdo any cut.
     fn on_loss(&mut self, loss: &Loss<'_>) {
+        self.wake(loss.now);
         self.in_flight = loss.in_flight;
         let Some(newest) = loss.packets.iter().map(|packet| packet.number).max() else { return };
         if let Some(start) = &mut self.slow_start {
@@ -153,6 +159,7 @@ impl Controller for Mdi {
 
     /// docs/spec/mdi.md 8, its choice.
     fn on_timeout(&mut self, timeout: &Timeout) {
+        self.wake(timeout.now);
         self.in_flight = 0;
         if self.slow_start.is_some() {
             if !self.has_rtt {
@@ -171,6 +178,7 @@ impl Controller for Mdi {
 
     /// Delays of the old path are no change of the new one's.
     fn on_path_change(&mut self, now: Time) {
+        self.wake(now);
         self.walk = new_walk(&self.rules, &mut self.random);
         self.ceiling = None;
         self.epoch_max = None;
@@ -202,7 +210,7 @@ impl Controller for Mdi {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        Some(self.grid.next())
+        (!self.sleeps()).then(|| self.grid.next())
     }
 
     fn on_deadline(&mut self, now: Time) {
@@ -315,6 +323,18 @@ impl Mdi {
     /// Whether the sender could send and did not: it waits for no ack, and its silence is no delay.
     fn is_idle(&self) -> bool {
         self.in_flight == 0 && self.credit > 0 && self.epoch_max.is_none()
+    }
+
+    /// Whether epochs change nothing until something happens.
+    fn sleeps(&self) -> bool {
+        self.slow_start.is_none() && self.is_idle()
+    }
+
+    /// Something happens at `now`, and the epochs until then are left out where they change nothing.
+    fn wake(&mut self, now: Time) {
+        if self.sleeps() {
+            self.grid.skip_before(now);
+        }
     }
 
     /// docs/spec/mdi.md 6.

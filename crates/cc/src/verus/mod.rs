@@ -65,6 +65,8 @@ struct Verus {
     in_loss: bool,
     /// The sender had nothing more to send when it sent last.
     app_limited: bool,
+    /// Epochs change nothing until the sender sends or something is reported, so there are none.
+    asleep: bool,
 
     set_point: SetPoint,
     profile: DelayProfile,
@@ -90,6 +92,11 @@ struct VerusUndo {
 
 impl Controller for Verus {
     fn on_sent(&mut self, packet: &SentPacket) -> Stamp {
+        if std::mem::take(&mut self.asleep) {
+            // An epoch that ends now has ended before the packet leaves.
+            self.grid.pass(packet.now);
+            self.leave_out_fits();
+        }
         self.flight.on_sent(packet);
         self.credit = (self.credit - 1.0).max(0.0);
         self.app_limited = packet.app_limited;
@@ -98,6 +105,7 @@ impl Controller for Verus {
     }
 
     fn on_ack(&mut self, ack: &Ack<'_>) {
+        self.wake(ack.now);
         for packet in ack.packets {
             let counted = packet.number >= self.flight.first_live;
             self.take_packet(ack.now, packet, counted);
@@ -111,6 +119,7 @@ impl Controller for Verus {
     }
 
     fn on_loss(&mut self, loss: &Loss<'_>) {
+        self.wake(loss.now);
         let expires_at = loss.now + gap_expiry(self.params.gap, self.flight.last_rtt);
         for packet in loss.packets {
             if packet.number < self.flight.first_live {
@@ -127,6 +136,7 @@ impl Controller for Verus {
 
     fn on_timeout(&mut self, timeout: &Timeout) {
         let now = timeout.now;
+        self.wake(now);
         self.events.push(now, Event::Timeout);
         let before = self.remember(timeout.in_a_row);
         self.flight.next_number = self.flight.next_number.max(timeout.next_number);
@@ -149,8 +159,12 @@ impl Controller for Verus {
 
     fn on_spurious(&mut self, spurious: &Spurious<'_>) {
         match spurious {
-            Spurious::Timeout { now } => self.undo_timeout(*now),
+            Spurious::Timeout { now } => {
+                self.wake(*now);
+                self.undo_timeout(*now);
+            }
             Spurious::Loss { now, packet } => {
+                self.wake(*now);
                 let was_missing = self.losses.fill(packet.number);
                 self.take_packet(*now, packet, was_missing);
                 self.note_phase(*now);
@@ -162,6 +176,7 @@ impl Controller for Verus {
     /// was counted as sent, and is taken back.
     fn on_block(&mut self, block: &Block) {
         let now = block.now;
+        self.wake(now);
         let before = self.w;
         if block.waits && !self.params.cut_on_wait {
             self.follow_tcp();
@@ -190,6 +205,7 @@ impl Controller for Verus {
     /// Starts over: the profile and the base delay of the old path do not describe the new one,
     /// and packets in flight on the old path would be measured with both.
     fn on_path_change(&mut self, now: Time) {
+        self.wake(now);
         self.forget_in_flight();
         self.restart(now);
         self.note_phase(now);
@@ -208,13 +224,18 @@ impl Controller for Verus {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        Some(self.grid.next())
+        (!self.asleep).then(|| self.grid.next())
     }
 
     fn on_deadline(&mut self, now: Time) {
         if self.grid.pass(now) {
+            let before = self.kept_by_idle_epoch();
             self.run_epoch(now);
             self.note_phase(now);
+            self.asleep = self.has_nothing_to_fit()
+                && self.is_idle()
+                && self.losses.missing.is_empty()
+                && before == self.kept_by_idle_epoch();
         }
     }
 
@@ -260,6 +281,7 @@ impl Verus {
             slow_start: true,
             in_loss: false,
             app_limited: false,
+            asleep: false,
             set_point: SetPoint::new(params),
             profile: DelayProfile::new(params.fit()),
             losses: Losses::new(),
@@ -398,6 +420,39 @@ impl Verus {
     /// to react to.
     fn is_idle(&self) -> bool {
         self.flight.in_flight == 0 && self.credit >= 1.0 && self.set_point.epoch_max.is_none()
+    }
+
+    /// All that an epoch of an idle flow may change, but for the curve.
+    fn kept_by_idle_epoch(&self) -> (bool, [f64; 4]) {
+        (self.slow_start, [self.w, self.credit, self.share, self.set_point.d_est])
+    }
+
+    /// Whether epochs to come leave the curve as it is.
+    fn has_nothing_to_fit(&self) -> bool {
+        self.slow_start
+            || (!self.params.update_profile && self.profile.has_curve())
+            || self.profile.is_fitted(self.set_point.d_min.unwrap_or(0.0))
+    }
+
+    /// Something is reported at `now`. If the flow slept, the epochs until then are left out.
+    fn wake(&mut self, now: Time) {
+        if std::mem::take(&mut self.asleep) {
+            self.grid.skip_before(now);
+            self.leave_out_fits();
+        }
+    }
+
+    /// The next fit is due when it would be if there had been those of the epochs left out.
+    fn leave_out_fits(&mut self) {
+        if self.slow_start {
+            return;
+        }
+        let every = self.params.epoch * self.grid.epochs_in(self.params.refit);
+        let first = self.grid.end_from(self.profile.fit_at);
+        if first < self.grid.next() {
+            let left_out = (self.grid.next() - first).as_nanos().div_ceil(every.as_nanos());
+            self.profile.fit_at = first + every * (left_out - 1) + self.params.refit;
+        }
     }
 
     /// Steps 1 to 4 and 8. Returns whether this epoch stays silent to drain the queue.

@@ -79,6 +79,8 @@ pub(super) struct DelayProfile {
     spline: Spline,
     /// When the next fit is due.
     pub(super) fit_at: Time,
+    /// The base delay with which the points, as they are, were fitted.
+    fitted_with: Option<f64>,
     /// Points from this window on are dropped at the next fit.
     curve_stop: Option<u32>,
     curve: Option<ProfileCurve>,
@@ -114,6 +116,7 @@ impl DelayProfile {
             windows_per_node: WINDOWS_PER_NODE,
             spline: Spline::default(),
             fit_at: Time::ZERO,
+            fitted_with: None,
             curve_stop: None,
             curve: None,
             spare: ProfileCurve::default(),
@@ -134,6 +137,7 @@ impl DelayProfile {
             EWMA * self.delays[slot] + (1.0 - EWMA) * delay
         };
         self.populated[word] |= bit;
+        self.fitted_with = None;
         if let Some(visited) = self.visited.get_mut(slot) {
             *visited = now;
         }
@@ -180,6 +184,7 @@ impl DelayProfile {
     /// Forgets points and curve.
     pub(super) fn clear(&mut self) {
         self.populated.fill(0);
+        self.fitted_with = None;
         self.curve_stop = None;
         if let Some(curve) = self.curve.take() {
             self.spare = curve;
@@ -194,6 +199,7 @@ impl DelayProfile {
     /// The next fit begins by dropping the points from `window` on.
     pub(super) fn forget_from_at_next_fit(&mut self, window: u32) {
         self.curve_stop = Some(window);
+        self.fitted_with = None;
     }
 
     /// Whether a fit is due; the one after it follows an `interval` later.
@@ -203,6 +209,12 @@ impl DelayProfile {
             self.fit_at = now + interval;
         }
         is_due
+    }
+
+    /// Whether another fit, knowing the base delay `base` in ms, would find the same curve, now and
+    /// later.
+    pub(super) fn is_fitted(&self, base: f64) -> bool {
+        self.settings.age.is_none() && self.fitted_with == Some(base)
     }
 
     /// Whether there is a curve.
@@ -216,6 +228,7 @@ impl DelayProfile {
         if let Some(stop) = self.curve_stop.take() {
             self.forget_from(stop);
         }
+        self.fitted_with = Some(base);
         self.drop_aged(now);
         let last = self.last_window()?;
         let start = if self.settings.sticky { self.windows_per_node } else { WINDOWS_PER_NODE };

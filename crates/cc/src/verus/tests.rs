@@ -1,3 +1,5 @@
+use std::collections::VecDeque;
+
 use cellpace_base::{ParamSet, Random};
 use proptest::prelude::*;
 
@@ -698,6 +700,63 @@ fn an_idle_hour_changes_neither_set_point_nor_base() {
     assert_eq!(verus.set_point.d_max_s, before.2);
 }
 
+/// A sender with 60 packets every `pause` ms and nothing between them, of whose epochs those run
+/// that are due by `is_due`. Returns its state 100 ms after the begin of each burst, and how many epochs there were.
+fn bursts(pause: u64, is_due: fn(&Verus, Time) -> bool) -> (Vec<[f64; 5]>, u32) {
+    let mut verus = verus("");
+    let mut flying: VecDeque<(Time, u64, Stamp)> = VecDeque::new();
+    let (mut next, mut waiting, mut epochs, mut states) = (0, 0, 0, Vec::new());
+    for now in (1..60_000).map(ms) {
+        while flying.front().is_some_and(|(at, ..)| *at <= now) {
+            let (_, number, stamp) = flying.pop_front().unwrap();
+            let packets = [acked(now, number, stamp, 40.0 + stamp.local[0] as f64)];
+            let (in_flight, rtt) = (flying.len() as u64 * MSS, &RttEstimator::default());
+            let prior_in_flight = in_flight + MSS;
+            let packets = &packets;
+            verus.on_ack(&Ack { now, packets, prior_in_flight, in_flight, next_number: next, rtt });
+        }
+        if is_due(&verus, now) {
+            epochs += 1;
+            verus.on_deadline(now);
+        }
+        let within = now.as_nanos() % Span::from_millis(pause).as_nanos();
+        if within == 0 {
+            waiting = 60;
+        } else if within == Span::from_millis(100).as_nanos() {
+            let SetPoint { d_est, .. } = verus.set_point;
+            let fit_at = verus.profile.fit_at.as_millis_f64();
+            states.push([verus.w, verus.credit, verus.share, d_est, fit_at]);
+        }
+        while waiting > 0 && verus.permit().remaining(0) >= MSS {
+            waiting -= 1;
+            let stamp = verus.on_sent(&SentPacket {
+                now,
+                number: next,
+                bytes: MSS,
+                in_flight: (flying.len() as u64 + 1) * MSS,
+                app_limited: waiting == 0,
+                retransmission: false,
+            });
+            flying.push_back((now + Span::from_millis(40 + stamp.local[0]), next, stamp));
+            next += 1;
+        }
+    }
+    (states, epochs)
+}
+
+#[test]
+fn epochs_of_an_idle_flow_are_left_out_and_nothing_is_missed() {
+    // On the grid of the epochs, and beside it.
+    for pause in [3_750, 3_751] {
+        let (all, every) = bursts(pause, |_, now| now.as_nanos().is_multiple_of(5_000_000));
+        let due = |verus: &Verus, now: Time| verus.next_deadline().is_some_and(|due| due <= now);
+        let (left_out, some) = bursts(pause, due);
+        assert!(all.len() == 16 && all[15][0] > 5.0, "{all:?}");
+        assert_eq!(all, left_out, "{pause}");
+        assert!(some < every / 3, "{some} of {every} epochs");
+    }
+}
+
 #[test]
 fn without_data_neither_credit_nor_set_point_nor_slow_start_grow() {
     let mut verus = steady("");
@@ -906,9 +965,9 @@ impl Datapath {
     fn wait(&mut self, span: Span) {
         self.now += span;
         // Late for every deadline it slept through, as a suspended process is.
-        if self.verus.next_deadline().unwrap() <= self.now {
+        if self.verus.next_deadline().is_some_and(|due| due <= self.now) {
             self.verus.on_deadline(self.now);
-            assert!(self.verus.next_deadline().unwrap() > self.now);
+            assert!(self.verus.next_deadline().is_none_or(|due| due > self.now));
         }
     }
 
