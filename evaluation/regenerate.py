@@ -5,8 +5,8 @@ page that has them; the text around it is written by hand.
     python3 evaluation/regenerate.py path/to/cellpace [PART...]
 
 Parts: papers, quic (real time of evaluation/quic.json), readme, reading (docs/reading-results.md and docs/validation/flows.md), originals, profiles, mdi, pace,
-parity, alcc and servers (the last three of evaluation/parity.json, alcc.json and servers.json, which real
-time has filled). Without one, all.
+parity, alcc, servers and many_flows (the last four of evaluation/parity.json, alcc.json, servers.json and
+many_flows.json, which real time has filled). Without one, all.
 
 Real traces come from the folder CELLPACE_TRACES (Mahimahi format, <name>.down), the figures of the
 original programs from originals.json in CELLPACE_REFERENCE (default: the folder `reference` beside the
@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 import above_tcp
+import many_flows
 import mdi_evaluation
 import originals
 import pace
@@ -72,6 +73,7 @@ PARTS = {
     "parity": (parity.tables, True),
     "servers": (servers.tables, True),
     "alcc": (above_tcp.tables, True),
+    "many_flows": (many_flows.tables, True),
     "papers": (papers.tables, bool(TRACES)),
     "pace": (pace.tables, True),
 }

@@ -33,3 +33,5 @@ for cc in ("cubic", "verus:r=2"):
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     print(f"{cc}: peak so far {peak:.1f} MB")
 PY
+echo '==> many flows'
+python3 "$(dirname "$0")/many_flows.py" "$cellpace"
