@@ -73,7 +73,7 @@ PARTS = {
     "parity": (parity.tables, True),
     "servers": (servers.tables, True),
     "alcc": (above_tcp.tables, True),
-    "many_flows": (many_flows.tables, True),
+    "many_flows": (many_flows.tables, many_flows.RECORDED.is_file()),
     "papers": (papers.tables, bool(TRACES)),
     "pace": (pace.tables, True),
 }
