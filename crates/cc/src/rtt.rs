@@ -2,6 +2,12 @@
 
 use cellpace_base::Span;
 
+/// Shorter RTTs count as this where delays are compared with the shortest one, whatever the datapath.
+/// What differs below it are wake-ups and batches of both hosts: within a machine or a room they
+/// multiply the shortest RTT, and would be taken for a queue. RFC 9002 has the same for timers
+/// (section 6.1.2, kGranularity), and TCP's clocks were no finer for long.
+pub(crate) const RTT_RESOLUTION: Span = Span::from_millis(1);
+
 /// How the retransmission timeout follows from the RTT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RtoRule {

@@ -1,6 +1,10 @@
 //! Lets packets go at the controller's pacing rate.
 
-use cellpace_cc::{Pacing, Time};
+use cellpace_cc::{Pacing, Span, Time};
+
+/// How late the timers of a host fire. What leaves in this time at the pacing rate may leave at once:
+/// if it could not, the timers would hold the rate down. Two full packets in this time are 480 Mbit/s.
+const TIMER_LATENESS: Span = Span::from_micros(50);
 
 /// A bucket that fills at the pacing rate and holds one burst.
 #[derive(Debug, Clone)]
@@ -29,7 +33,7 @@ impl Pacer {
             return None;
         }
         let nanos = (lacking / rate * 1e9).ceil().min(1e18);
-        Some(now + cellpace_cc::Span::from_nanos((nanos as u64).max(1)))
+        Some(now + Span::from_nanos((nanos as u64).max(1)))
     }
 
     /// A packet left.
@@ -41,8 +45,10 @@ impl Pacer {
 
     /// The bucket holds the burst, and never less than the packet that waits.
     fn fill(&mut self, now: Time, bytes: u64, pacing: Pacing) {
-        let gained = pacing.rate.as_bytes_per_sec() * (now - self.filled_at).as_secs_f64();
-        self.level = (self.level + gained).min(pacing.burst.max(bytes) as f64);
+        let rate = pacing.rate.as_bytes_per_sec();
+        let gained = rate * (now - self.filled_at).as_secs_f64();
+        let late = rate * TIMER_LATENESS.as_secs_f64();
+        self.level = (self.level + gained).min(late.max(pacing.burst.max(bytes) as f64));
         self.filled_at = now;
     }
 }
@@ -50,7 +56,7 @@ impl Pacer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cellpace_cc::{Rate, Span};
+    use cellpace_cc::Rate;
 
     fn pacing(mbit: u64, burst: u64) -> Option<Pacing> {
         Some(Pacing { rate: Rate::from_bps(mbit * 1_000_000), burst })
@@ -85,6 +91,29 @@ mod tests {
         let left = departures(pacing(12, 15_000), 12);
         assert_eq!(left[9], Time::ZERO);
         assert!(left[10] > Time::ZERO);
+    }
+
+    #[test]
+    fn late_timers_do_not_hold_a_high_rate_down() {
+        // Looked at every 50 us, for 5 ms.
+        let sent = |mbit: u64| {
+            let mut pacer = Pacer::new(Time::ZERO);
+            let pacing = pacing(mbit, 3_000);
+            let times = (0..100).map(|at| Time::from_micros(50 * at));
+            times
+                .map(|now| {
+                    let mut packets = 0;
+                    while pacer.release_at(now, 1500, pacing) == Some(now) {
+                        pacer.on_sent(1500, pacing);
+                        packets += 1;
+                    }
+                    packets
+                })
+                .collect::<Vec<u64>>()
+        };
+        assert_eq!(sent(4_800), [20; 100]);
+        assert_eq!(sent(480), [2; 100], "the burst alone");
+        assert_eq!(sent(240).iter().sum::<u64>(), 101, "and no more than the rate");
     }
 
     #[test]

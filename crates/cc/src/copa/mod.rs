@@ -5,7 +5,8 @@
 //! Where the paper and its authors' code differ, the parameters choose. Deviations from both:
 //! losses are those the datapath declares; a timeout holds the window at its minimum until the
 //! path answers, because the original, which never retransmits, would stand still; the window
-//! does not grow on packets sent for lack of data, which do not probe it.
+//! does not grow on packets sent for lack of data, which do not probe it; RTTs below 1 ms count as 1 ms
+//! (`RTT_RESOLUTION`).
 
 mod delays;
 mod meter;
@@ -19,6 +20,7 @@ use self::meter::LossMeter;
 pub(crate) use self::params::CopaParams;
 use self::params::{CopaMode, VelocityRule};
 use self::velocity::{Moment, Velocity, WindowDirection};
+use crate::rtt::RTT_RESOLUTION;
 use crate::{
     Ack, AckedPacket, Controller, ControllerParams, Event, Events, Loss, Pacing, Permit, Phase,
     Rate, SentPacket, Setup, Spurious, Stamp, Time, Timeout,
@@ -109,7 +111,7 @@ impl Copa {
     fn sample_rtt(&mut self, ack: &Ack<'_>) {
         let of_this_path = ack.packets.iter().filter(|packet| packet.sent_at >= self.path_since);
         let Some(rtt) = of_this_path.map(|packet| packet.rtt).min() else { return };
-        if let Some(base) = self.delays.sample(ack.now, rtt) {
+        if let Some(base) = self.delays.sample(ack.now, rtt.max(RTT_RESOLUTION)) {
             self.events.push(ack.now, Event::BaseDelay(base));
         }
     }

@@ -13,6 +13,7 @@
 //!   is recorded, and silence while nothing is in flight is no delay.
 //! - A timeout always empties the count of packets in flight, because the datapath does too.
 //! - The base delay is unset before the first ack, not 1000 ms.
+//! - Delays below 1 ms count as 1 ms (`RTT_RESOLUTION`).
 
 mod flight;
 mod losses;
@@ -27,6 +28,7 @@ mod tests;
 use cellpace_base::{Span, Time};
 
 use crate::epochs::{EpochGrid, RTO_MAX, retransmission_timeout};
+use crate::rtt::RTT_RESOLUTION;
 use crate::{
     Ack, AckedPacket, Block, Controller, ControllerParams, Event, Events, Loss, Permit, Phase,
     Profile, SentPacket, Setup, Spurious, Stamp, Timeout,
@@ -38,9 +40,6 @@ pub(crate) use params::VerusParams;
 use profile::{DelayProfile, MAX_WINDOW, Repair};
 use set_point::{EpochState, SetPoint};
 pub(crate) use slow_start::SlowStart;
-
-/// Delays below this, in ms, count as this: the ratio of delays divides by one.
-const MIN_DELAY: f64 = 0.001;
 
 impl ControllerParams for VerusParams {
     fn build(&self, setup: Setup) -> Box<dyn Controller> {
@@ -301,7 +300,7 @@ impl Verus {
         if packet.number < self.flight.session_first {
             return;
         }
-        let delay = packet.rtt.as_millis_f64().max(MIN_DELAY);
+        let delay = packet.rtt.max(RTT_RESOLUTION).as_millis_f64();
         let w = self.window_of(&packet.stamp);
         let exits = self.slow_start && delay > self.start_rules.exit_delay(self.set_point.base());
         if exits {
