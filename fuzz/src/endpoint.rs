@@ -193,6 +193,7 @@ impl Scene {
             };
             let mut datagram = Vec::new();
             wire::write_hello(&mut datagram, Ids { to: 0, from: id }, &hello);
+            wire::seal(&mut datagram);
             self.deliver(address, &datagram);
             if cookie.is_some() {
                 break;
@@ -202,6 +203,7 @@ impl Scene {
         if flags & 0x60 != 0x60 && other != 0 {
             let mut ping = Vec::new();
             wire::write_ping(&mut ping, Ids { to: other, from: id });
+            wire::seal(&mut ping);
             self.deliver(address, &ping);
         }
     }

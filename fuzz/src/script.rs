@@ -124,6 +124,7 @@ impl<'a> Script<'a> {
                 wire::Writer::new(&mut out, kind, ids).bytes(self.some_bytes()).end();
             }
         }
+        wire::seal(&mut out);
         out
     }
 

@@ -202,6 +202,7 @@ fn lie(socket: &UdpSocket, stop: &AtomicBool) {
             }
             _ => continue,
         };
+        cellpace_udp::wire::seal(&mut answer);
         socket.send_to(&answer, from).unwrap();
     }
 }

@@ -155,6 +155,7 @@ mod tests {
         let sent_at = [(0..3).map(|n| Time::from_millis(4_900 + n)).collect(), Vec::new()];
         let mut out = Vec::new();
         write_report(&mut out, Ids { to: 1, from: 2 }, head, records.iter().copied());
+        cellpace_udp::wire::seal(&mut out);
         let Some((_, ProbePacket::Report(report))) = decode(&out) else { panic!("no report") };
         plausible.check_report(Time::from_secs(5), &report, &sent_at, 10)
     }

@@ -349,6 +349,7 @@ pub fn write_report(
 mod tests {
     use super::*;
     use cellpace_udp::SenderSide;
+    use cellpace_udp::wire::seal;
     use proptest::prelude::*;
 
     const IDS: Ids = Ids { to: 7, from: 8 };
@@ -381,10 +382,12 @@ mod tests {
             let mut out = Vec::new();
             let cookie = Cookie { issued_ms: 3, seal: [9; 16] };
             prop_assert_eq!(write_hello(&mut out, IDS, &cookie, &plan), HELLO_BYTES);
+            seal(&mut out);
             prop_assert_eq!(decode(&out), Some((IDS, ProbePacket::Hello(2, cookie, Some(plan)))));
             out.clear();
             let probe = Probe { stream, number, sent_at: Time::from_nanos(sent) };
             prop_assert_eq!(write_probe(&mut out, IDS, probe, 300), 300);
+            seal(&mut out);
             prop_assert_eq!(decode(&out), Some((IDS, ProbePacket::Probe(probe))));
         }
 
@@ -402,6 +405,7 @@ mod tests {
                 ReportHead { ecn, position: 5, total: 99, done: true, ..ReportHead::default() };
             let mut out = Vec::new();
             let (length, count) = write_report(&mut out, IDS, &head, records.iter().copied());
+            seal(&mut out);
             prop_assert!(length <= MAX_REPORT_BYTES && (count > 50 || count == records.len() as u64));
             let Some((_, ProbePacket::Report(report))) = decode(&out) else { panic!("no report") };
             prop_assert_eq!(report.head, head);
@@ -414,6 +418,8 @@ mod tests {
             let mut out = Vec::new();
             let probe = Probe { stream: 0, number: 1, sent_at: Time::ZERO };
             write_probe(&mut out, IDS, probe, 300);
+            seal(&mut out);
+            prop_assert!(decode(&out).is_some());
             out[at] ^= 1 << bit;
             prop_assert_eq!(decode(&out), None);
         }
@@ -478,6 +484,7 @@ mod tests {
         let written = |write: &dyn Fn(&mut Vec<u8>)| {
             let mut out = Vec::new();
             write(&mut out);
+            seal(&mut out);
             out
         };
         vec![
@@ -550,6 +557,7 @@ mod tests {
     fn a_hello_of_another_version_is_known_as_one() {
         let mut out = Vec::new();
         Writer::new(&mut out, kind::HELLO, IDS).u32(9).end();
+        seal(&mut out);
         let unknown = ProbePacket::Hello(9, Cookie::default(), None);
         assert_eq!(decode(&out), Some((IDS, unknown)));
     }

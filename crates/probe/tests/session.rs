@@ -194,6 +194,7 @@ fn responder(limits: ResponderLimits) -> Responder {
 fn hello(id: u64, cookie: &Cookie, plan: &Plan) -> Vec<u8> {
     let mut out = Vec::new();
     wire::write_hello(&mut out, Ids { to: 0, from: id }, cookie, plan);
+    cellpace_udp::wire::seal(&mut out);
     out
 }
 
@@ -242,6 +243,7 @@ fn no_stream_begins_before_both_ids_are_known() {
     ] {
         let mut report = Vec::new();
         wire::write_report(&mut report, ids, &ReportHead::default(), std::iter::empty());
+        cellpace_udp::wire::seal(&mut report);
         assert!(answers(&mut responder, now, from, &report).is_empty());
     }
     for ms in 0..7000 {
@@ -438,6 +440,7 @@ fn a_far_side_that_reports_nonsense_is_an_error() {
     let years = ReportHead { sent_at: Time::from_nanos(1 << 60), ..ReportHead::default() };
     let mut report = Vec::new();
     wire::write_report(&mut report, ids, &years, std::iter::empty());
+    cellpace_udp::wire::seal(&mut report);
     world.deliver(1, &report);
     let Some(Err(error)) = world.prober.outcome() else { panic!("taken") };
     assert!(error.to_string().contains("reports something impossible"), "{error}");
@@ -496,6 +499,7 @@ fn a_far_side_that_counts_more_codepoints_than_arrivals_is_an_error() {
     let mut report = Vec::new();
     let ids = Ids { to: PROBER_ID, from: RESPONDER_ID };
     wire::write_report(&mut report, ids, &head, std::iter::empty());
+    cellpace_udp::wire::seal(&mut report);
     world.deliver(1, &report);
     let Some(Err(error)) = world.prober.outcome() else { panic!("taken") };
     assert!(error.to_string().ends_with("more codepoints than arrivals"), "{error}");

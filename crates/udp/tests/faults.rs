@@ -409,6 +409,7 @@ mod strangers {
     fn hello_bytes(id: u64, hello: &Hello<'_>) -> Vec<u8> {
         let mut bytes = Vec::new();
         wire::write_hello(&mut bytes, Ids { to: 0, from: id }, hello);
+        wire::seal(&mut bytes);
         bytes
     }
 
@@ -456,6 +457,7 @@ mod strangers {
         let (ids, _) = wire::decode(&out).unwrap();
         let mut version = Vec::new();
         wire::write_version(&mut version, Ids { to: ids.from, from: 0 }, 9);
+        wire::seal(&mut version);
         initiator.handle_datagram(Time::ZERO, address(RECEIVER), 0, &version);
         initiator.poll_transmit(Time::ZERO, &mut out);
         let (ended, event) = initiator.poll_event().unwrap();
@@ -478,6 +480,7 @@ mod strangers {
                     assert!(id <= 3);
                     let mut ping = Vec::new();
                     wire::write_ping(&mut ping, Ids { to: ids.from, from: id });
+                    wire::seal(&mut ping);
                     answers(&mut endpoint, &ping);
                 }
                 (_, WirePacket::Refuse(CloseCode::Busy, _)) => assert_eq!(id, 4),
@@ -522,6 +525,7 @@ mod strangers {
         ] {
             let mut close = Vec::new();
             wire::write_close(&mut close, ids, CloseCode::Stopped, "");
+            wire::seal(&mut close);
             let unknown = world.sides[RECEIVER].strays().unknown;
             let now = world.now;
             world.sides[RECEIVER].handle_datagram(now, from, 0, &close);

@@ -65,12 +65,14 @@ impl Peer {
     fn hello(&mut self, endpoint: &mut Endpoint, now: Time, hello: Hello<'_>) -> Greeting {
         let mut bytes = Vec::new();
         wire::write_hello(&mut bytes, self.ids, &hello);
+        wire::seal(&mut bytes);
         let got = answers(endpoint, now, self.at, &bytes);
         let Some((_, WirePacket::Retry(cookie))) = wire::decode(&got[0]) else {
             panic!("no cookie")
         };
         bytes.clear();
         wire::write_hello(&mut bytes, Ids { to: 0, ..self.ids }, &Hello { cookie, ..hello });
+        wire::seal(&mut bytes);
         let got = answers(endpoint, now, self.at, &bytes);
         match got.first().map(|got| wire::decode(got).unwrap()) {
             Some((ids, WirePacket::Accept(_))) => {
@@ -85,8 +87,11 @@ impl Peer {
         }
     }
 
+    /// Sends a datagram, with its checksum.
     fn send(&self, endpoint: &mut Endpoint, now: Time, datagram: &[u8]) -> Vec<Vec<u8>> {
-        answers(endpoint, now, self.at, datagram)
+        let mut sealed = datagram.to_vec();
+        wire::seal(&mut sealed);
+        answers(endpoint, now, self.at, &sealed)
     }
 
     /// Shows that it is the one that was answered.
@@ -201,6 +206,7 @@ mod receiver_halves {
         };
         out.clear();
         wire::write_accept(&mut out, Ids { to: from, from: 4711 }, &accept);
+        wire::seal(&mut out);
         answers(&mut initiator, ms(2), there, &out);
         let events = events(&mut initiator);
         let [(_, FlowEvent::Ended(Err(FlowError::Refused(reason))))] = &events[..] else {

@@ -44,6 +44,7 @@ fn vectors() -> Vec<(&'static str, Vec<u8>)> {
     let written = |write: &dyn Fn(&mut Vec<u8>) -> usize| {
         let mut out = Vec::new();
         write(&mut out);
+        wire::seal(&mut out);
         out
     };
     let hello = Hello { cookie: COOKIE, mtu: 1500, controller: "verus:r=2", ..Hello::default() };
@@ -152,6 +153,7 @@ fn the_test_vectors_of_the_documentation_with_a_key() {
 fn a_text_for_people_has_no_control_characters() {
     let mut out = Vec::new();
     wire::write_close(&mut out, TO_INITIATOR, CloseCode::Storage, "a\nb\u{1b}[2Jc\u{9b}d");
+    wire::seal(&mut out);
     let read = |datagram: &[u8]| match wire::decode(datagram) {
         Some((_, WirePacket::Close(CloseCode::Storage, text))) => Some(text.to_owned()),
         _ => None,
@@ -173,6 +175,7 @@ fn flags_are_read_as_they_were_written_one_by_one() {
         let hello = Hello { unreliable, reverse, delayed_acks, ecn, ..Hello::default() };
         let mut out = Vec::new();
         wire::write_hello(&mut out, Ids { to: 0, from: 1 }, &hello);
+        wire::seal(&mut out);
         assert_eq!(wire::decode(&out).unwrap().1, WirePacket::Hello(hello));
         let accept = AcceptPacket {
             unreliable,
@@ -185,6 +188,7 @@ fn flags_are_read_as_they_were_written_one_by_one() {
         };
         out.clear();
         wire::write_accept(&mut out, TO_INITIATOR, &accept);
+        wire::seal(&mut out);
         assert_eq!(wire::decode(&out).unwrap().1, WirePacket::Accept(accept));
         // Flags of a later time change nothing.
         let at = HEADER_BYTES;
@@ -241,6 +245,7 @@ fn a_hello_is_as_long_as_any_answer_and_fits_into_the_smallest_packet() {
     let long = "x".repeat(4000);
     let mut out = Vec::new();
     wire::write_refuse(&mut out, TO_INITIATOR, CloseCode::Busy, &long);
+    wire::seal(&mut out);
     assert!(out.len() < 300);
     let Some((_, WirePacket::Refuse(_, text))) = wire::decode(&out) else { panic!() };
     assert_eq!(text.len(), wire::MAX_TEXT_BYTES);
@@ -286,6 +291,7 @@ proptest! {
         let counts = EcnCounts { ect0: u64::MAX, ect1: 0, ce: entries.len() as u64 };
         let counts = with_ecn.then_some(counts);
         let held = ack(&mut out, room, counts, &entries, &ranges) as usize;
+        wire::seal(&mut out);
         prop_assert!(out.len() <= room);
         prop_assert!(held > 0 || entries.is_empty(), "an ack makes progress");
         let Some((_, WirePacket::Ack(ack))) = wire::decode(&out) else { panic!() };
