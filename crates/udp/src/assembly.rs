@@ -101,12 +101,20 @@ impl Assembly {
         (self.part(first), self.part(second))
     }
 
-    /// Removes the first `count` readable bytes, which were read.
-    pub(crate) fn consume(&mut self, count: usize) {
+    /// Removes the first `count` readable bytes, which were read. `take` gets each page of which
+    /// all was read.
+    pub(crate) fn consume(&mut self, count: usize, mut take: impl FnMut(&[u8])) {
         let pages = (self.consumed + count as u64) / PAGE - self.consumed / PAGE;
-        self.pages.drain(..self.pages.len().min(pages as usize));
+        let read = self.pages.drain(..self.pages.len().min(pages as usize));
+        read.flatten().for_each(|page| take(&page.bytes));
         self.consumed += count as u64;
         self.held.remove_below(self.consumed);
+    }
+
+    /// What was read of the page that holds the next byte.
+    pub(crate) fn read_of_page(&self) -> &[u8] {
+        let page = self.pages.front().and_then(Option::as_ref);
+        page.map_or(&[], |page| &page.bytes[..(self.consumed % PAGE) as usize])
     }
 
     /// Drops all that is held: nobody will read it.
@@ -178,7 +186,7 @@ mod tests {
         let (first, second) = assembly.readable();
         let mut bytes = [first, second].concat();
         bytes.truncate(most);
-        assembly.consume(bytes.len());
+        assembly.consume(bytes.len(), |_| {});
         bytes
     }
 
@@ -208,7 +216,7 @@ mod tests {
         assert_eq!(assembly.held.len(), MAX_RANGES);
         let (first, _) = assembly.readable();
         assert_eq!(first.len(), 11);
-        assembly.consume(11);
+        assembly.consume(11, |_| {});
         assert!(assembly.insert(11, &[0; 10]), "and so the next one");
     }
 

@@ -8,7 +8,7 @@ use cellpace_recovery::{
     Arrived, EcnFailure, EcnState, FrameRecord, PacedSender, Sending, VideoSpec,
 };
 
-use crate::hash::StreamHash;
+use crate::hash::{PIECE, StreamHash};
 use crate::numbers::{Meaning, Numbers, join_matters};
 use crate::ranges::RangeSet;
 use crate::video::VideoStream;
@@ -76,8 +76,9 @@ pub(crate) struct Outgoing {
     /// Everything from here on has never been sent.
     next: u64,
     acked: RangeSet,
-    /// Of everything up to `next`.
+    /// Of everything up to `hashed`, which is not below `base` and not above `next`.
     hasher: StreamHash,
+    hashed: u64,
     /// Length of the stream, once known; of an unreliable one from the beginning if it has one.
     total: Option<u64>,
     /// A packet that is not full may leave: the application has no more data at present.
@@ -140,6 +141,11 @@ const MAX_REPORTED: usize = 1 << 14;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FalseAck;
 
+/// Bytes that are taken ahead of what is sent at least. It is a window if that is more, so that as much
+/// as may ever leave at once is there, and no more: what is written long before it is sent has left the
+/// processor's cache by then.
+const LEAD: usize = 1 << 20;
+
 /// RTT samples that wait to be taken at most; those beyond are not kept.
 const MAX_RTTS: usize = 1 << 14;
 
@@ -175,6 +181,7 @@ impl Outgoing {
             next: 0,
             acked: RangeSet::default(),
             hasher: StreamHash::new(),
+            hashed: 0,
             total: None,
             flushed: false,
             fin: Fin::Unsent,
@@ -253,7 +260,10 @@ impl Outgoing {
         if self.total.is_some() || self.unreliable {
             return 0;
         }
-        self.limit.saturating_sub(self.buffer.len())
+        let held = self.buffer.len();
+        let unsent = (self.base + held as u64 - self.next) as usize;
+        let lead = usize::try_from(self.sender.controller().cwnd()).unwrap_or(usize::MAX).max(LEAD);
+        self.limit.saturating_sub(held).min(lead.saturating_sub(unsent))
     }
 
     /// Lets what has been written leave, even if it does not fill a packet.
@@ -576,10 +586,11 @@ impl Outgoing {
         if first.start > self.base {
             return;
         }
-        let arrived = first.end - self.base;
+        let (end, arrived) = (first.end, first.end - self.base);
+        self.hash_until(end);
         self.buffer.drain(..(arrived as usize).min(self.buffer.len()));
-        self.base = first.end;
-        self.acked.remove_below(self.base);
+        self.base = end;
+        self.acked.remove_below(end);
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
@@ -678,17 +689,26 @@ impl Outgoing {
 
     fn advance(&mut self, piece: Piece) {
         match piece {
-            Piece::Data { offset, length } => {
+            Piece::Data { length, .. } => {
                 self.next += u64::from(length);
                 if !self.unreliable {
-                    let (buffer, start) = (self.buffer.as_slices(), (offset - self.base) as usize);
-                    let (first, second) = part(buffer, start, usize::from(length));
-                    self.hasher.update(first);
-                    self.hasher.update(second);
+                    self.hash_until(self.next - self.next % PIECE as u64);
                 }
             }
             Piece::Fin => self.fin = Fin::Sent,
         }
+    }
+
+    /// Hashes what was sent up to `end`, if it is not yet. Whole pieces need not be copied for it.
+    fn hash_until(&mut self, end: u64) {
+        if end <= self.hashed {
+            return;
+        }
+        let (start, length) = (self.hashed - self.base, end - self.hashed);
+        let (first, second) = part(self.buffer.as_slices(), start as usize, length as usize);
+        self.hasher.update(first);
+        self.hasher.update(second);
+        self.hashed = end;
     }
 
     fn send(
@@ -723,7 +743,10 @@ impl Outgoing {
                 wire::write_data(out, ids, numbered, offset, payload)
             }
             Piece::Fin => {
-                let hash = self.hasher.value();
+                if !self.unreliable {
+                    self.hash_until(self.next);
+                }
+                let hash = self.hasher.value(&[]);
                 wire::write_fin(out, ids, numbered, self.total.unwrap_or(self.next), &hash)
             }
         };
@@ -842,7 +865,7 @@ mod tests {
     }
 
     fn arrive(incoming: &mut Incoming, now: Time, datagram: &[u8]) {
-        match wire::decode(datagram).unwrap().1 {
+        match wire::decode_bare(datagram).unwrap().1 {
             WirePacket::Data(numbered, offset, payload) => {
                 let size = (datagram.len() as u64 + 28, Ecn::NotEct);
                 incoming.on_data(now, numbered, size, offset, payload);
@@ -858,7 +881,7 @@ mod tests {
     }
 
     fn deliver_ack(outgoing: &mut Outgoing, now: Time, datagram: &[u8]) {
-        let Some((_, WirePacket::Ack(ack))) = wire::decode(datagram) else { panic!("no ack") };
+        let Some((_, WirePacket::Ack(ack))) = wire::decode_bare(datagram) else { panic!("no ack") };
         outgoing.on_ack(now, &ack).unwrap();
     }
 
@@ -1117,12 +1140,12 @@ mod tests {
     }
 
     fn judge(outgoing: &mut Outgoing, ack: &[u8]) -> Result<(), FalseAck> {
-        let Some((_, WirePacket::Ack(ack))) = wire::decode(ack) else { panic!("no ack") };
+        let Some((_, WirePacket::Ack(ack))) = wire::decode_bare(ack) else { panic!("no ack") };
         outgoing.on_ack(us(100), &ack)
     }
 
     fn number(datagram: &[u8]) -> u64 {
-        match wire::decode(datagram).unwrap().1 {
+        match wire::decode_bare(datagram).unwrap().1 {
             WirePacket::Data(numbered, ..) => numbered.number,
             other => panic!("{other:?}"),
         }
