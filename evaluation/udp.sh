@@ -1,6 +1,6 @@
 #!/bin/sh
 # Cost of the transport: evaluation/udp.sh path/to/cellpace
-# Loopback as fast as it goes, a flow that has nothing to send, and 125 MB over an emulated link of
+# Loopback as fast as it goes under several controllers, a flow that has nothing to send, and 125 MB over an emulated link of
 # 100 Mbit/s, with the CPU seconds of both sides but not the link's own, and those of a gigabyte.
 set -eu
 cellpace=$(realpath "$1")
@@ -26,14 +26,18 @@ fresh() { rm -f "$out/send" "$out/recv"; }
 both() { cat "$out/send" "$out/recv" | awk -v times="$1" '{ cpu += $1 + $2 } END { printf "%.2f", cpu * times }'; }
 
 # What encryption costs is the difference to --plain.
-for form in '' ' --plain'; do
-    echo "==> loopback, fixed:cwnd=4MB$form, 5 s"
+for flow in 'fixed:cwnd=4MB --plain' fixed:cwnd=4MB 'fixed:cwnd=4MB --plain --unreliable' \
+    'verus:r=6 --plain' verus:r=6 verus 'copa --plain' copa; do
+    form=$(echo "${flow#"${flow%% *}"}" | sed 's/ --unreliable//')
+    echo "==> 5 GB over loopback, $flow"
+    fresh
     # shellcheck disable=SC2086
     timed recv "$cellpace" recv --listen 127.0.0.1:5261 --once $form &
     sleep 0.5
     # shellcheck disable=SC2086
-    timed send "$cellpace" send 127.0.0.1:5261 --duration 5s --cc fixed:cwnd=4MB $form
+    timed send "$cellpace" send 127.0.0.1:5261 --bytes 5GB --cc $flow
     wait
+    echo "both sides: $(both 0.2) s of CPU for a gigabyte"
 done
 
 echo '==> a flow that has nothing to send, 20 s'
