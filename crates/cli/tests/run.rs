@@ -880,6 +880,51 @@ fn curl_and_what_it_uploads_and_downloads_are_taken_over() {
 
 // When things fail.
 
+/// What stands in front of a program's calls allocates nothing, so it needs no memory.
+#[test]
+fn a_program_whose_every_allocation_fails_has_its_connections_controlled() {
+    if !can_run() {
+        return;
+    }
+    let folder = Folder::new();
+    if !compile(&folder, "program", include_str!("guinea/no_memory.c"), "-D_GNU_SOURCE") {
+        return cellpace_testing::skip("no C compiler");
+    }
+    let options = "run --cc cubic --driver gate --out all --in all --json flows.jsonl";
+    let outcome = folder.run(&format!("{options} -- ./program"));
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""));
+    assert_eq!(outcome.stdout, "0 allocations\n");
+    let flows = String::from_utf8(folder.read("flows.jsonl")).unwrap();
+    assert_eq!(flows.lines().filter(|flow| flow.contains("\"outcome\":\"finished\"")).count(), 40);
+}
+
+/// What the launcher sends back needs a descriptor of the program: one that it cannot have must not cost
+/// the connection.
+#[test]
+fn with_few_descriptors_left_connections_are_whole() {
+    if !can_run() {
+        return;
+    }
+    let folder = Folder::new();
+    if !compile(&folder, "program", include_str!("guinea/few_descriptors.c"), "-D_GNU_SOURCE") {
+        return cellpace_testing::skip("no C compiler");
+    }
+    // The launcher gets along with more.
+    let options = "run --cc cubic --driver gate --out all --in all --json flows --".split(' ');
+    let command: Vec<_> = options.chain(["sh", "-c", "ulimit -n 64; exec ./program"]).collect();
+    for _ in 0..5 {
+        let outcome = folder.run_args(&command);
+        assert_eq!(
+            (outcome.code, outcome.stdout.as_str()),
+            (Some(0), "all\n"),
+            "{}",
+            outcome.stderr
+        );
+    }
+    let flows = String::from_utf8(folder.read("flows")).unwrap();
+    assert!(flows.lines().count() >= 10, "{flows}");
+}
+
 #[test]
 fn without_descriptors_in_the_program_connections_are_plain() {
     if !can_run() {

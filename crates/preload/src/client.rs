@@ -9,8 +9,8 @@ use libc::c_int;
 use crate::alcc;
 use crate::config::{PreloadConfig, config};
 use crate::control_channel::{ControlChannel, LauncherFailure, PATIENCE_MS};
-use crate::records::{receive, send};
-use crate::sys::{Fd, Lent, NameSide, SocketName, now_ms, retry_until, unread};
+use crate::records::{drop_record, is_answered, peek, send};
+use crate::sys::{Fd, Lent, NameSide, SocketName, copy, now_ms, pause, retry_until, unread};
 
 /// How long the launcher is left alone that did not answer.
 const PAUSE_MS: u64 = 30_000;
@@ -148,17 +148,33 @@ fn exchange(
     fd: c_int,
     until: u64,
 ) -> Option<Reply> {
+    // The launcher's descriptor needs a place. Without one it would be lost, and the connection with
+    // it, which is the launcher's then.
+    let Some(place) = copy(&channel.socket) else {
+        channel.keep();
+        return Some(Reply::None);
+    };
     send(&channel.socket, &channel.session.request(&config.token, ask), Some(fd))?;
-    let answered = retry_until(until, || receive(&channel.socket, 0));
-    if let Some((answer, fd)) = answered {
+    let is_in_time = retry_until(until, || is_answered(&channel.socket)).is_some();
+    if !is_in_time {
+        // From here on the launcher sees that we gave up; but it may have answered before.
+        // SAFETY: the socket is ours.
+        unsafe { libc::syscall(libc::SYS_shutdown, channel.socket.raw(), libc::SHUT_RDWR) };
+    }
+    drop(place);
+    let (answer, fd) = loop {
+        match peek(&channel.socket)? {
+            // Another thread was faster.
+            (Answer { outcome: AskOutcome::Done, .. }, None) if now_ms() < until => pause(),
+            answered => break answered,
+        }
+    };
+    if is_in_time {
+        drop_record(&channel.socket);
         channel.stays = answer.outcome == AskOutcome::Stays;
         channel.keep();
-        return Some(reply(answer, fd));
     }
-    // From here on the launcher sees that we gave up; but it may have answered before.
-    // SAFETY: the socket is ours.
-    unsafe { libc::syscall(libc::SYS_shutdown, channel.socket.raw(), libc::SHUT_RDWR) };
-    receive(&channel.socket, libc::MSG_DONTWAIT).map(|(answer, fd)| reply(answer, fd))
+    Some(reply(answer, fd))
 }
 
 fn reply(answer: Answer, fd: Option<Fd>) -> Reply {

@@ -46,15 +46,39 @@ pub(crate) fn send(socket: &Fd, bytes: &[u8], descriptor: Option<c_int>) -> Opti
     (sent == bytes.len() as c_long).then_some(())
 }
 
-/// Receives an answer, and the descriptor that comes along.
-pub(crate) fn receive(socket: &Fd, flags: c_int) -> Option<(Answer, Option<Fd>)> {
+/// Waits for an answer, and leaves it where it is.
+pub(crate) fn is_answered(socket: &Fd) -> Option<()> {
+    let mut byte = 0_u8;
+    // SAFETY: the kernel writes at most one byte.
+    let count = unsafe { recv(socket, &raw mut byte, 1, libc::MSG_PEEK) };
+    (count >= 0).then_some(())
+}
+
+/// Takes away a record that was looked at, and whatever descriptor comes along.
+pub(crate) fn drop_record(socket: &Fd) {
+    let mut byte = 0_u8;
+    // SAFETY: the kernel writes at most one byte.
+    unsafe { recv(socket, &raw mut byte, 1, libc::MSG_DONTWAIT) };
+}
+
+/// # Safety
+/// There are `len` bytes at `place`.
+unsafe fn recv(socket: &Fd, place: *mut u8, len: usize, flags: c_int) -> c_long {
+    let none = std::ptr::null_mut::<c_void>();
+    // SAFETY: the caller's promise; the kernel writes at most `len` bytes.
+    unsafe { libc::syscall(libc::SYS_recvfrom, socket.raw(), place, len, flags, none, none) }
+}
+
+/// The answer that is there, and its descriptor; leaves it: where there is no place for the descriptor, it
+/// can be looked at again.
+pub(crate) fn peek(socket: &Fd) -> Option<(Answer, Option<Fd>)> {
     let mut bytes = [0_u8; ANSWER_LEN + 1];
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut rights = Rights { bytes: [0; RIGHTS_LEN] };
     let mut message = empty_message(&mut part);
     message.msg_control = (&raw mut rights).cast();
     message.msg_controllen = RIGHTS_LEN as _;
-    let flags = flags | libc::MSG_CMSG_CLOEXEC;
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
     // SAFETY: the message points to what is alive here, with its lengths.
     let count = unsafe { libc::syscall(libc::SYS_recvmsg, socket.raw(), &raw mut message, flags) };
     let fd = if count > 0 { received_fd(&message) } else { None };

@@ -265,3 +265,17 @@ pub(crate) fn unread(fd: c_int) -> c_int {
     unsafe { libc::syscall(libc::SYS_ioctl, fd, request, &raw mut waiting) };
     waiting
 }
+
+/// Another descriptor of the same file.
+pub(crate) fn copy(fd: &Fd) -> Option<Fd> {
+    // SAFETY: numbers only.
+    Fd::from_result(unsafe { libc::syscall(libc::SYS_fcntl, fd.raw(), libc::F_DUPFD_CLOEXEC, 0) })
+}
+
+/// Lets others run for a millisecond.
+pub(crate) fn pause() {
+    let millisecond = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    let none = std::ptr::null_mut::<libc::timespec>();
+    // SAFETY: the kernel reads the time.
+    unsafe { libc::syscall(libc::SYS_nanosleep, &raw const millisecond, none) };
+}

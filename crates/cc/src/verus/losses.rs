@@ -41,12 +41,7 @@ pub(super) struct Losses {
 impl Losses {
     /// Nothing was lost.
     pub(super) fn new() -> Self {
-        Self {
-            missing: VecDeque::new(),
-            ceiling: f64::INFINITY,
-            recover: 0,
-            share: 0.0,
-        }
+        Self { missing: VecDeque::new(), ceiling: f64::INFINITY, recover: 0, share: 0.0 }
     }
 
     /// A gap waits. Returns whether the oldest one expires for it.
