@@ -95,7 +95,8 @@ pub(crate) struct ProxyArgs {
     )]
     accept_proxy: Vec<AddressRange>,
 
-    /// Connections at once; more wait in the kernel
+    /// Connections at once; more wait in the kernel. Fewer, with a note, where the limit on
+    /// descriptors is too low
     #[arg(long, default_value_t = 1024, value_name = "N", value_parser = whole(1..=1_000_000_u32), help_heading = "Limits")]
     max_connections: u32,
     /// Connections at once of one IPv4 address or IPv6 /64, or none for no limit; more are reset
@@ -183,9 +184,8 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, CommandError> {
     }
     args.outputs.check()?;
     check_target(args.to.as_ref())?;
-    let config = config(args)?;
-    // Each connection needs up to six; the proxy waits when they run out.
     cellpace_os::descriptors::raise_limit();
+    let config = config(args)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(RESOLVERS)
@@ -253,7 +253,27 @@ fn redirect(args: &ProxyArgs, listen: &[SocketAddr]) -> Redirect {
     Redirect { listen: listen.to_vec(), ports, device: args.device.clone() }
 }
 
+/// Connections at once for which there are descriptors: who is taken without them can only be reset.
+fn most_connections(args: &ProxyArgs) -> usize {
+    let asked = args.max_connections as usize;
+    let sides = if matches!(args.control, ControlArg::Both) { 2 } else { 1 };
+    // Two sockets, and a pair for each side that is under a controller.
+    let each = 2 + 2 * sides;
+    let limit = usize::try_from(cellpace_os::descriptors::limit()).unwrap_or(usize::MAX);
+    // For listeners, files, names that are resolved, and the page.
+    let others = (limit / 8).clamp(24, 100);
+    let most = (limit.saturating_sub(others) / each).max(1);
+    if most < asked {
+        args.outputs.verbosity.note(&format!(
+            "{most} connections at once and not {asked}: each takes {each} of the {limit} descriptors \
+             that this process may have (ulimit -Hn, or LimitNOFILE= of a unit)"
+        ));
+    }
+    asked.min(most)
+}
+
 fn config(args: &ProxyArgs) -> Result<ProxyConfig, CommandError> {
+    let connections = most_connections(args);
     Ok(ProxyConfig {
         listen: args.listen.clone(),
         mode: mode(args)?,
@@ -270,10 +290,10 @@ fn config(args: &ProxyArgs) -> Result<ProxyConfig, CommandError> {
         accept_proxy: args.accept_proxy.clone(),
         access: Access { allow: args.allow.clone(), deny: args.deny.clone() },
         limits: ProxyLimits {
-            connections: args.max_connections as usize,
+            connections,
             per_client: match args.max_per_client {
                 Some(PerClient(limit)) => limit,
-                None => Some((args.max_connections as usize / 4).max(1)),
+                None => Some((connections / 4).max(1)),
             },
             idle: duration(args.idle),
             drain: duration(args.drain),

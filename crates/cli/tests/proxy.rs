@@ -670,14 +670,46 @@ fn socks_for_everybody_does_not_lead_to_the_machines_own_services() {
     }
 }
 
+/// A proxy with so few descriptors, and what else it is told.
+fn with_descriptors(limit: u32, to: &str, options: &str) -> Running {
+    let mut command = Command::new("sh");
+    let line = format!(
+        "ulimit -n {limit}; exec \"$0\" proxy --listen 127.0.0.1:0 --to {to} --max-per-client none {options}"
+    );
+    command.args(["-c", &line, env!("CARGO_BIN_EXE_cellpace")]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    Running::spawn(command)
+}
+
+#[test]
+fn more_clients_than_descriptors_are_served_in_turn_and_none_is_reset() {
+    for (control, each) in [("client", 4), ("both", 6)] {
+        let options = format!("--driver gate --cc cubic --control {control}");
+        let proxy = with_descriptors(64, &echo().to_string(), &options);
+        let most = (64 - 24) / each;
+        proxy.await_line(&format!("{most} connections at once and not 1024: each takes {each} of"));
+        std::thread::scope(|scope| {
+            for _ in 0..60 {
+                scope.spawn(|| {
+                    let mut stream = proxy.connect();
+                    let sent = [7; 5000];
+                    stream.write_all(&sent).unwrap();
+                    let mut read = [0; 5000];
+                    stream.read_exact(&mut read).unwrap();
+                    assert_eq!(read, sent);
+                });
+            }
+        });
+    }
+}
+
 #[test]
 fn out_of_descriptors_it_waits_and_does_not_spin() {
-    let to = echo().to_string();
-    let mut command = Command::new("sh");
-    let line = "ulimit -n 40; exec \"$0\" proxy --listen 127.0.0.1:0 --to \"$1\"";
-    command.args(["-c", line, env!("CARGO_BIN_EXE_cellpace"), &to]);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let proxy = Running::spawn(command);
+    let proxy = Running::start(&["--to", &echo().to_string(), "--max-per-client", "none"]);
+    // Less than what it has counted on.
+    let process = proxy.child.id().to_string();
+    let lowered = Command::new("prlimit").args(["--nofile=40", "--pid", &process]).status();
+    assert!(lowered.unwrap().success());
     let mut streams: Vec<_> = (0..60).map(|_| proxy.connect()).collect();
     proxy.await_line("cannot accept a connection, trying again");
     let before = ticks(proxy.child.id());

@@ -21,6 +21,11 @@ pub fn raise_limit() -> Rlimit {
     before
 }
 
+/// Returns how many descriptors the process may have at the moment.
+pub fn limit() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
 /// As [`raise_limit`], and with privilege as far as the system goes (`fs.nr_open`).
 pub fn raise_limit_to_system() -> Rlimit {
     let before = raise_limit();
@@ -104,5 +109,6 @@ mod tests {
         let before = raise_limit();
         let after = getrlimit(Resource::Nofile);
         assert_eq!((after.current, after.maximum), (before.maximum, before.maximum));
+        assert_eq!(limit(), before.maximum.unwrap_or(u64::MAX));
     }
 }
