@@ -110,6 +110,33 @@ fn connection() -> (TcpStream, TcpStream) {
     (opened, listener.accept().unwrap().0)
 }
 
+/// The capabilities that `packaging/debian/cellpace-kernel.service` leaves, as `setpriv` names them.
+fn of_the_unit() -> String {
+    let unit = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../packaging/debian/cellpace-kernel.service"
+    );
+    let text = fs::read_to_string(unit).unwrap();
+    let kept = text.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
+    let kept = kept.split(' ').map(|name| name.strip_prefix("CAP_").unwrap().to_lowercase());
+    kept.fold("-all".to_owned(), |set, name| format!("{set},+{name}"))
+}
+
+#[test]
+fn what_the_unit_leaves_is_enough_to_mount_install_and_remove() {
+    let Some(place) = Place::new() else { return };
+    let confined = format!("setpriv --no-new-privs --inh-caps=-all --bounding-set={}", of_the_unit());
+    let said = place.apart(&format!(
+        "! mountpoint -q /run/cellpace/bpf || umount -l /run/cellpace/bpf
+         {confined} $cellpace install $name --group daemon --prompt-acks lo
+         mountpoint /run/cellpace/bpf
+         {confined} $cellpace remove $name"
+    ));
+    assert!(said.contains("control of sockets is open to root and group daemon"), "{said}");
+    assert!(said.contains("prompt acknowledgments on lo"), "{said}");
+    assert!(said.contains("/run/cellpace/bpf is a mountpoint"), "{said}");
+}
+
 #[test]
 fn a_driver_whose_pins_are_deleted_is_told_and_removed() {
     use std::io::{Read, Write};
