@@ -76,7 +76,7 @@ struct Row {
 type Rows = BTreeMap<(&'static str, String), Row>;
 
 #[test]
-#[ignore = "a minute, and real time: ./dev torture, ./dev test --all"]
+#[ignore = "a minute, and real time: ./dev torture, ./dev test"]
 fn whatever_breaks_nothing_is_lost_without_a_word() {
     if !possible() {
         return;

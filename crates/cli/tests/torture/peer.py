@@ -10,20 +10,24 @@ until its standard input ends, and writes a line for each transfer: its directio
 - `cut`: an error said that bytes are missing (a reset, a refusal, an upload that nobody confirmed);
 - `short`: the connection ended in order before the last byte;
 - `wrong`: other bytes than were sent;
-- `hung`: nothing moved for a minute.
+- `hung`: nothing moved for a minute;
+- `away`: it did not begin, since this side's own kernel knew no way.
 
-With `steady` each client keeps one connection for all its transfers, and pauses between them.
+With `steady` each client keeps one connection for all its transfers, and pauses between them. No connection
+has a thread: ten thousand of them would spend their time waiting for each other.
 """
 
+import asyncio
+import errno
 import hashlib
 import os
 import random
 import socket
 import sys
-import threading
-import time
 
 PATIENCE = 60.0
+
+PIECE = 1 << 16
 
 
 def content(seed, size):
@@ -31,73 +35,66 @@ def content(seed, size):
 
 
 def say(*words):
-    # One write for each line: many threads speak.
+    # One write for each line: processes share the file.
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
-def read(connection, size):
+async def patiently(awaited):
+    async with asyncio.timeout(PATIENCE):
+        return await awaited
+
+
+async def read(reader, size):
     """So many bytes, or those that came before the end."""
     parts = []
-    while size > 0 and (part := connection.recv(min(size, 1 << 18))):
+    while size > 0 and (part := await reader.read(min(size, PIECE))):
         parts.append(part)
         size -= len(part)
     return b"".join(parts)
 
 
-def request(file):
-    words = file.readline(100).split()
-    if len(words) != 3:
-        return None
-    return words[0].decode(), int(words[1]), int(words[2])
-
-
-def answer(connection):
-    with connection, connection.makefile("rb") as file:
-        while asked := request(file):
-            verb, seed, size = asked
-            if verb == "get":
-                connection.sendall(content(seed, size))
-                continue
-            received = file.read(size)
+async def answer(reader, writer):
+    while len(words := (await reader.readline()).split()) == 3:
+        verb, seed, size = words[0], int(words[1]), int(words[2])
+        if verb == b"get":
+            writer.write(content(seed, size))
+        else:
+            received = await read(reader, size)
             if received != content(seed, size)[: len(received)]:
                 say("wrong", seed, size)
-            connection.sendall(b"+" if len(received) == size else b"-")
+            writer.write(b"+" if len(received) == size else b"-")
+        await writer.drain()
 
 
-def guarded(connection):
+async def guarded(connection):
+    reader, writer = await asyncio.open_connection(sock=connection)
     try:
-        answer(connection)
+        await answer(reader, writer)
     except (OSError, ValueError):
         pass
+    finally:
+        writer.close()
 
 
-def serve(port):
+async def serve(port):
     listener = socket.create_server(("0.0.0.0", int(port)), backlog=1024)
+    listener.setblocking(False)
     say("serving")
+    # The loop itself holds no task.
+    running = set()
     while True:
         try:
-            connection, _ = listener.accept()
+            connection, _ = await asyncio.get_running_loop().sock_accept(listener)
         except OSError:  # No descriptors, or a connection that is gone already.
-            time.sleep(0.01)
+            await asyncio.sleep(0.01)
             continue
-        threading.Thread(target=guarded, args=[connection], daemon=True).start()
+        task = asyncio.create_task(guarded(connection))
+        running.add(task)
+        task.add_done_callback(running.discard)
 
 
-def transfer(connection, verb, seed, size):
-    expected = content(seed, size)
-    connection.sendall(f"{verb} {seed} {size}\n".encode())
-    if verb == "get":
-        received = read(connection, size)
-        if received != expected[: len(received)]:
-            return "wrong"
-        return "whole" if len(received) == size else "short"
-    connection.sendall(expected)
-    return {b"+": "whole", b"": "cut", b"-": "short"}.get(connection.recv(1), "wrong")
-
-
-class Client(threading.Thread):
+class Client:
     def __init__(self, host, port, seed, largest, steady, ended):
-        super().__init__()
         self.address = (host, int(port))
         self.random = random.Random(seed)
         self.largest = int(largest)
@@ -105,61 +102,75 @@ class Client(threading.Thread):
         self.ended = ended
         self.connection = None
 
-    def run(self):
+    async def run(self):
         while not self.ended.is_set():
             verb = self.random.choice(["get", "get", "put"])
             size = int(self.largest ** self.random.random())
-            outcome = self.outcome(verb, self.random.getrandbits(32), size)
+            outcome = await self.outcome(verb, self.random.getrandbits(32), size)
             say(verb, outcome)
-            if outcome != "whole":
-                self.close()
-            self.ended.wait(self.pause(outcome))
-
-    def pause(self, outcome):
-        if self.steady:
             # Some go on, others connect anew: that is churn.
-            if self.random.random() < 0.05:
+            if outcome != "whole" or not self.steady or self.random.random() < 0.05:
                 self.close()
-            return 5 + 10 * self.random.random()
-        return 0.05 if outcome == "cut" else 0.0
+            await self.pause(outcome)
+        self.close()
+
+    async def pause(self, outcome):
+        pause = 0.05 if outcome in ("cut", "away") else 0.0
+        if self.steady:
+            pause = 5 + 10 * self.random.random()
+        try:
+            await asyncio.wait_for(self.ended.wait(), pause)
+        except TimeoutError:
+            pass
 
     def close(self):
         if self.connection:
-            self.connection.close()
+            self.connection[1].close()
         self.connection = None
 
-    def outcome(self, verb, seed, size):
+    async def outcome(self, verb, seed, size):
         try:
             if not self.connection:
-                self.connection = socket.create_connection(self.address, timeout=PATIENCE)
-            outcome = transfer(self.connection, verb, seed, size)
-            if not self.steady:
-                self.close()
-            return outcome
+                self.connection = await patiently(asyncio.open_connection(*self.address))
+            return await self.transfer(verb, seed, size)
         except TimeoutError:
             return "hung"
-        except OSError:
-            return "cut"
+        except OSError as error:
+            is_away = not self.connection and error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH)
+            return "away" if is_away else "cut"
+
+    async def transfer(self, verb, seed, size):
+        reader, writer = self.connection
+        expected = content(seed, size)
+        writer.write(f"{verb} {seed} {size}\n".encode())
+        if verb == "get":
+            received = bytearray()
+            while len(received) < size and (part := await patiently(reader.read(PIECE))):
+                received += part
+            if received != expected[: len(received)]:
+                return "wrong"
+            return "whole" if len(received) == size else "short"
+        for start in range(0, size, PIECE):
+            writer.write(expected[start : start + PIECE])
+            await patiently(writer.drain())
+        told = await patiently(reader.read(1))
+        return {b"+": "whole", b"": "cut", b"-": "short"}.get(told, "wrong")
 
 
-def fetch(host, port, seed, clients, largest, steady=""):
-    threading.stack_size(256 << 10)
-    ended = threading.Event()
-    threads = [
-        Client(host, port, f"{seed}.{index}", largest, bool(steady), ended)
-        for index in range(int(clients))
-    ]
-    for thread in threads:
-        thread.start()
+async def fetch(host, port, seed, clients, largest, steady=""):
+    ended = asyncio.Event()
+    running = []
+    for index in range(int(clients)):
+        client = Client(host, port, f"{seed}.{index}", largest, bool(steady), ended)
+        running.append(asyncio.create_task(client.run()))
         if steady:
-            time.sleep(0.002)
+            await asyncio.sleep(0.002)
     say("fetching")
-    sys.stdin.read()
+    await asyncio.to_thread(sys.stdin.read)
     ended.set()
-    for thread in threads:
-        thread.join()
+    await asyncio.gather(*running)
     say("ended")
 
 
 if __name__ == "__main__":
-    {"serve": serve, "fetch": fetch}[sys.argv[1]](*sys.argv[2:])
+    asyncio.run({"serve": serve, "fetch": fetch}[sys.argv[1]](*sys.argv[2:]))
