@@ -112,10 +112,8 @@ fn connection() -> (TcpStream, TcpStream) {
 
 /// The capabilities that `packaging/debian/cellpace-kernel.service` leaves, as `setpriv` names them.
 fn of_the_unit() -> String {
-    let unit = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../packaging/debian/cellpace-kernel.service"
-    );
+    let unit =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/debian/cellpace-kernel.service");
     let text = fs::read_to_string(unit).unwrap();
     let kept = text.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
     let kept = kept.split(' ').map(|name| name.strip_prefix("CAP_").unwrap().to_lowercase());
@@ -125,7 +123,8 @@ fn of_the_unit() -> String {
 #[test]
 fn what_the_unit_leaves_is_enough_to_mount_install_and_remove() {
     let Some(place) = Place::new() else { return };
-    let confined = format!("setpriv --no-new-privs --inh-caps=-all --bounding-set={}", of_the_unit());
+    let confined =
+        format!("setpriv --no-new-privs --inh-caps=-all --bounding-set={}", of_the_unit());
     let said = place.apart(&format!(
         "! mountpoint -q /run/cellpace/bpf || umount -l /run/cellpace/bpf
          {confined} $cellpace install $name --group daemon --prompt-acks lo

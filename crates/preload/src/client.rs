@@ -10,7 +10,7 @@ use crate::alcc;
 use crate::config::{PreloadConfig, config};
 use crate::control_channel::{ControlChannel, LauncherFailure, PATIENCE_MS};
 use crate::records::{drop_record, is_answered, peek, send};
-use crate::sys::{Fd, Lent, NameSide, SocketName, copy, now_ms, pause, retry_until, unread};
+use crate::sys::{Fd, Lent, NameSide, SocketName, copy_to, now_ms, pause, retry_until, unread};
 
 /// How long the launcher is left alone that did not answer.
 const PAUSE_MS: u64 = 30_000;
@@ -150,7 +150,7 @@ fn exchange(
 ) -> Option<Reply> {
     // The launcher's descriptor needs a place. Without one it would be lost, and the connection with
     // it, which is the launcher's then.
-    let Some(place) = copy(&channel.socket) else {
+    let Some(place) = copy_to(&channel.socket, 0) else {
         channel.keep();
         return Some(Reply::None);
     };

@@ -11,7 +11,7 @@ use libc::{c_int, c_long, c_void};
 
 use crate::config::PreloadConfig;
 use crate::records::send;
-use crate::sys::{Fd, errno, retry_interrupted, retry_until, socket_cookie};
+use crate::sys::{Fd, copy_to, errno, retry_interrupted, retry_until, socket_cookie};
 
 /// How long a program waits for the launcher, which is stopped or on a very busy machine.
 pub(crate) const PATIENCE_MS: u64 = 5000;
@@ -19,7 +19,7 @@ pub(crate) const PATIENCE_MS: u64 = 5000;
 /// Kept for threads that ask at the same time, and for several workers.
 const KEPT_CHANNELS: usize = 64;
 
-/// Numbers from here on are for kept channels, where the limit allows it.
+/// Numbers from here on are for kept channels. A program whose limit is below needs all of them itself.
 const HIGH_DESCRIPTOR: c_int = 512;
 
 /// Locked for moments, and never waited for: a thread may be gone with a fork that holds one.
@@ -79,11 +79,12 @@ impl ControlChannel {
         Ok(Self { socket, session, stays: false, worker, process: process(), cookie: None })
     }
 
-    /// Keeps it for the next question, if there is room.
+    /// Keeps it for the next question, if there is room for it.
     pub(crate) fn keep(mut self) {
         if self.cookie.is_none() {
-            self.socket = to_high_number(self.socket);
-            self.cookie = socket_cookie(self.socket.raw());
+            let Some(socket) = copy_to(&self.socket, HIGH_DESCRIPTOR) else { return };
+            self.cookie = socket_cookie(socket.raw());
+            self.socket = socket;
         }
         if self.cookie.is_none() {
             return;
@@ -128,13 +129,6 @@ fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 fn process() -> c_long {
     // SAFETY: it only returns a number.
     unsafe { libc::syscall(libc::SYS_getpid) }
-}
-
-fn to_high_number(socket: Fd) -> Fd {
-    let command = libc::F_DUPFD_CLOEXEC;
-    // SAFETY: numbers only.
-    let high = unsafe { libc::syscall(libc::SYS_fcntl, socket.raw(), command, HIGH_DESCRIPTOR) };
-    Fd::from_result(high).unwrap_or(socket)
 }
 
 /// Sends the launcher our nonce and checks its proof, before anything else is sent.

@@ -266,10 +266,11 @@ pub(crate) fn unread(fd: c_int) -> c_int {
     waiting
 }
 
-/// Another descriptor of the same file.
-pub(crate) fn copy(fd: &Fd) -> Option<Fd> {
+/// Another descriptor of the same file, with a number from `least` on.
+pub(crate) fn copy_to(fd: &Fd, least: c_int) -> Option<Fd> {
+    let command = libc::F_DUPFD_CLOEXEC;
     // SAFETY: numbers only.
-    Fd::from_result(unsafe { libc::syscall(libc::SYS_fcntl, fd.raw(), libc::F_DUPFD_CLOEXEC, 0) })
+    Fd::from_result(unsafe { libc::syscall(libc::SYS_fcntl, fd.raw(), command, least) })
 }
 
 /// Lets others run for a millisecond.
