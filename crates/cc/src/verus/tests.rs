@@ -753,7 +753,8 @@ fn epochs_of_an_idle_flow_are_left_out_and_nothing_is_missed() {
         let (left_out, some) = bursts(pause, due);
         assert!(all.len() == 16 && all[15][0] > 5.0, "{all:?}");
         assert_eq!(all, left_out, "{pause}");
-        assert!(some < every / 3, "{some} of {every} epochs");
+        // The bursts themselves take more than half of the time.
+        assert!(some < every * 2 / 3, "{some} of {every} epochs");
     }
 }
 
