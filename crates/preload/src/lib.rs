@@ -18,4 +18,5 @@ pub mod epoll;
 pub mod hooks;
 mod options;
 mod records;
+mod reserve;
 mod sys;

@@ -154,6 +154,24 @@ fn errors_and_ends_are_as_the_header_says() {
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stdout));
 }
 
+/// Allocations fail, each in turn, and then that one and all after it.
+#[test]
+fn no_allocation_that_fails_ends_the_program_or_tears_a_stream() {
+    let Some((_folder, program)) = compile("tests/memory.c", &["-D_GNU_SOURCE"]) else { return };
+    for controller in ["copa", "verus"] {
+        for mode in ["once", "on"] {
+            let output = Command::new(&program).args([controller, mode]).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{controller} {mode}: {said}");
+            let counts = String::from_utf8_lossy(&output.stdout);
+            println!("{controller}, {mode}: {counts}");
+            let counts: Vec<u32> =
+                counts.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+            assert!(counts.iter().sum::<u32>() > 20, "allocations were tried: {counts:?}");
+        }
+    }
+}
+
 #[test]
 fn threads_in_accept_can_be_cancelled() {
     let Some((_folder, program)) = compile("tests/cancel.c", &["-D_GNU_SOURCE"]) else { return };

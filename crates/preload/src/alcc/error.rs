@@ -1,7 +1,7 @@
 //! Failures, as C programs see them.
 
 use std::cell::RefCell;
-use std::ffi::{CString, c_char};
+use std::ffi::c_char;
 use std::io;
 
 use libc::c_int;
@@ -28,18 +28,28 @@ impl CallFailure {
     }
 }
 
+/// Bytes of a text that are kept, with the zero at its end.
+const MAX_TEXT: usize = 512;
+
 thread_local! {
-    static LAST: RefCell<CString> = RefCell::default();
+    // Nothing that must be dropped: to have that done, the C library allocates, and ends a process that
+    // is out of memory.
+    static LAST: RefCell<[u8; MAX_TEXT]> = const { RefCell::new([0; MAX_TEXT]) };
 }
 
 /// Keeps the text for `alcc_last_error`; returns the number.
 pub(crate) fn remember(failure: CallFailure) -> c_int {
-    let text = CString::new(failure.text).unwrap_or_default();
-    // While the thread ends, there is nobody left to ask.
-    let _ = LAST.try_with(|last| *last.borrow_mut() = text);
+    let mut end = failure.text.len().min(MAX_TEXT - 1);
+    while !failure.text.is_char_boundary(end) {
+        end -= 1;
+    }
+    LAST.with_borrow_mut(|last| {
+        last.fill(0);
+        last[..end].copy_from_slice(&failure.text.as_bytes()[..end]);
+    });
     failure.number
 }
 
 pub(crate) fn last_error() -> *const c_char {
-    LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+    LAST.with_borrow(|last| last.as_ptr().cast())
 }

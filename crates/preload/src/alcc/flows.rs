@@ -18,6 +18,7 @@ use libc::c_int;
 
 use super::error::CallFailure;
 use crate::config::abstract_address;
+use crate::reserve;
 use crate::sys::{Fd, Lent, NameSide, SocketName, number_option};
 
 /// What a process has.
@@ -142,6 +143,9 @@ impl ProcessFlows {
 
     /// Puts a connection under the controller of `listener`, or of the socket itself.
     pub(crate) fn take_over(&self, fd: c_int, listener: Option<c_int>) -> Result<(), CallFailure> {
+        if reserve::is_in_use() {
+            return Err(CallFailure::new(libc::ENOMEM, "out of memory, left as it is"));
+        }
         let setup =
             |error: io::Error| CallFailure::from_io("no controller for the connection", &error);
         let chosen = DescriptorFile::of(listener.unwrap_or(fd)).ok();

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "memory that is measured")]
 
-use std::collections::VecDeque;
+use std::collections::{TryReserveError, VecDeque};
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -167,7 +167,9 @@ impl RelayEngine {
         let wake = Arc::new(eventfd(0, flags).map_err(setup("eventfd"))?);
         let data = epoll::EventData::new_u64(WAKE);
         epoll::add(&epoll, &wake, data, epoll::EventFlags::IN).map_err(setup("epoll"))?;
-        let server = EngineThread::new(self.inner.clone(), epoll, wake.clone());
+        let server = EngineThread::new(self.inner.clone(), epoll, wake.clone()).map_err(|_| {
+            TcpError::Setup { what: "memory", source: io::ErrorKind::OutOfMemory.into() }
+        })?;
         spawn("cellpace", move || server.run())
             .map_err(|source| TcpError::Setup { what: "thread", source })?;
         Ok(RunningEngine {
@@ -304,8 +306,15 @@ struct EngineThread {
 }
 
 impl EngineThread {
-    fn new(inner: Arc<Mutex<Option<RunningEngine>>>, epoll: OwnedFd, wake: Arc<OwnedFd>) -> Self {
-        Self {
+    fn new(
+        inner: Arc<Mutex<Option<RunningEngine>>>,
+        epoll: OwnedFd,
+        wake: Arc<OwnedFd>,
+    ) -> Result<Self, TryReserveError> {
+        let mut scratch = Vec::new();
+        scratch.try_reserve_exact(SCRATCH)?;
+        scratch.resize(SCRATCH, 0);
+        Ok(Self {
             inner,
             epoll,
             wake,
@@ -314,8 +323,8 @@ impl EngineThread {
             timers: TimerQueue::default(),
             again: VecDeque::new(),
             idle_since: None,
-            scratch: vec![0; SCRATCH],
-        }
+            scratch,
+        })
     }
 
     fn run(mut self) {
