@@ -30,6 +30,7 @@ mod output;
 mod outputs;
 mod paper;
 mod path_options;
+mod privileges;
 mod probe;
 mod progress;
 mod proxy;

@@ -40,10 +40,14 @@ fn listen(folder: &Folder, port: u16, more: &str) -> Far {
 #[test]
 fn both_directions_over_loopback() {
     let folder = Folder::new();
-    let _far = listen(&folder, 15261, "");
+    let far = listen(&folder, 15261, "");
     let args = "probe 127.0.0.1:15261 --rate 5.6mbit --duration 1s --report out.html \
                 --onoff 1mbit:on=200ms,off=200ms";
     let document = folder.json(args);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", far.0.id())).unwrap();
+    for given_up in ["CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "NoNewPrivs:\t1"] {
+        assert!(status.contains(given_up), "{given_up}: {status}");
+    }
     assert_eq!(document["schema"], "cellpace.probe/1");
     assert_eq!(document["complete"], true);
     for direction in ["up", "down"] {

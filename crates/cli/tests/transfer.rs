@@ -460,6 +460,26 @@ fn a_receiver_that_is_killed_leaves_nothing_of_what_it_was_receiving() {
     }
 }
 
+/// Of root nothing but low ports and files of other users is left, and of anybody no way to more.
+#[test]
+fn a_receiver_gives_up_what_it_does_not_need() {
+    /// CAP_DAC_OVERRIDE and CAP_NET_BIND_SERVICE.
+    const KEPT: u64 = 1 << 1 | 1 << 10;
+    let folder = tempfile::tempdir().unwrap();
+    for more in [&[][..], &["--quic"]] {
+        let waiting = Waiting::recv(&[&["--output", text(folder.path())], more].concat());
+        for thread in fs::read_dir(format!("/proc/{}/task", waiting.child.id())).unwrap() {
+            let status = fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
+            let of = |name: &str| {
+                let value = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+                u64::from_str_radix(value.trim(), 16).unwrap()
+            };
+            assert_eq!(of("NoNewPrivs:"), 1);
+            assert_eq!((of("CapEff:") | of("CapPrm:") | of("CapInh:")) & !KEPT, 0, "{status}");
+        }
+    }
+}
+
 #[test]
 fn a_second_receiver_replaces_nothing_of_the_first() {
     let folder = tempfile::tempdir().unwrap();

@@ -14,12 +14,14 @@ use cellpace_probe::{
 };
 use cellpace_report::indented;
 use cellpace_udp::Driver;
+use rustix::thread::CapabilitySet;
 
 use super::options::ProbeArgs;
 use crate::address::{HostPort, ListenAddress, PROBE_PORT, connect_to};
 use crate::dashboard::OpenDashboard;
 use crate::error::CommandError;
 use crate::output::{command_line, complain, is_stdout, print, write_bytes};
+use crate::privileges::give_up_all_but;
 use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted, interruption_code};
 
 /// How often the loops look whether they are interrupted.
@@ -42,6 +44,7 @@ fn listen(args: &ProbeArgs, address: &ListenAddress) -> Result<ExitCode, Command
     let responder = Responder::new(args.limits(), secret, new_id).protected(&protection);
     let mut driver = Driver::new(responder).without_coalescing();
     let at = address.bind(&mut driver, PROBE_PORT, args.key.is_given())?;
+    give_up_all_but(CapabilitySet::empty(), [])?;
     args.verbosity.note(&format!("waiting for probers at {at}"));
     end_cleanly_on_ctrl_c();
     while !interrupted() {

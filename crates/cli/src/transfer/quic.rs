@@ -87,6 +87,7 @@ pub(super) fn recv(args: &RecvArgs) -> Result<ExitCode, CommandError> {
         return Err(CommandError::usage("--acks: inside QUIC the sender asks for acks"));
     }
     let parties = Parties::new(&args.quic, &args.common)?;
+    args.confine()?;
     let sinks = SinkMaker::new(args.output.as_deref())?;
     let meeting = match &args.target {
         Some(target) => parties.connect(target)?,

@@ -18,6 +18,7 @@ use crate::address::{HostPort, ListenAddress, TRANSFER_PORT, connect_to};
 use crate::error::CommandError;
 use crate::options::whole;
 use crate::output::{command_line, is_stdout};
+use crate::privileges::{FILES_AND_PORTS, give_up_all_but};
 use crate::progress::end_cleanly_on_ctrl_c;
 
 /// Arguments of `cellpace recv`.
@@ -83,6 +84,12 @@ impl RecvArgs {
         }
         self.common.check(("--output", self.output.as_deref().filter(|output| !output.is_dir())))
     }
+
+    /// Gives up what a receiver does not need. The key was read, and there are no threads yet.
+    pub(super) fn confine(&self) -> Result<(), CommandError> {
+        let files = self.common.files.options().into_iter().filter_map(|(_, file)| file);
+        give_up_all_but(FILES_AND_PORTS, files.chain(self.output.as_deref()))
+    }
 }
 
 pub(super) fn run(args: &RecvArgs) -> Result<ExitCode, CommandError> {
@@ -91,6 +98,7 @@ pub(super) fn run(args: &RecvArgs) -> Result<ExitCode, CommandError> {
         args.common.files.use_stdout() || args.output.as_deref().is_some_and(is_stdout);
     let mut view = Terminal { quiet_stdout, verbosity: args.common.verbosity };
     let mut session = Transfer::new(args.common.driver(MAX_MTU, 1, args.acks)?, &mut view);
+    args.confine()?;
     let sinks = SinkMaker::new(args.output.as_deref())?;
     match &args.target {
         Some(target) => connect(target, sinks, &mut session)?,
