@@ -6,7 +6,8 @@ use cellpace_base::{Span, Time};
 use cellpace_cc::ControllerSpec;
 use cellpace_udp::wire::{self, Cookie, Hello, Ids, VERSION, WirePacket};
 use cellpace_udp::{
-    AckPolicy, Endpoint, EndpointConfig, FlowEvent, FlowId, FlowRequest, Listen, Offer,
+    AckPolicy, DatagramGuard, Endpoint, EndpointConfig, FlowEvent, FlowId, FlowRequest, Listen,
+    Offer, Protection, SenderSide,
 };
 
 use crate::script::Script;
@@ -25,12 +26,12 @@ const MAX_STEP_BYTES: u64 = 48 << 20;
 /// the piece of memory in which it lies.
 const MAX_DATAGRAM_BYTES: usize = 64 << 10;
 
-/// A listening endpoint and strangers who know the protocol. The first byte says what it offers.
-/// Each step is a byte and what belongs to it: who does something, and what.
+/// A listening endpoint and strangers who know the protocol, and the key if there is one. The first
+/// byte says what it offers and whether there is a key. Each step is a byte and what belongs to it: who does something, and what.
 pub fn listen(bytes: &[u8]) {
     let mut script = Script(bytes);
     let offer = script.byte();
-    let mut scene = Scene::new(offer, strangers());
+    let mut scene = Scene::new(offer, SenderSide::Initiator, strangers());
     scene.endpoint.listen(Listen {
         most_flows: MAX_FLOWS,
         max_per_client: None,
@@ -41,12 +42,12 @@ pub fn listen(bytes: &[u8]) {
 }
 
 /// An endpoint that begins a flow, and a responder that says whatever it likes. The first byte says
-/// who sends, and under which controller.
+/// who sends, under which controller, and whether both have a key.
 pub fn dial(bytes: &[u8]) {
     let mut script = Script(bytes);
     let choice = script.byte();
     let responder = Peer { address: address(1), id: 0xacce, other: 0, cookie: None };
-    let mut scene = Scene::new(choice, vec![responder]);
+    let mut scene = Scene::new(choice, SenderSide::Responder, vec![responder]);
     let controller = ["", SPROUT, "cubic", "verus"][usize::from(choice >> 4 & 3)];
     let controller = controller.parse::<ControllerSpec>().ok();
     let connect = FlowRequest { controller, unreliable: choice & 1 != 0 };
@@ -99,6 +100,9 @@ struct Scene {
     endpoint: Endpoint,
     flows: Vec<FlowId>,
     peers: Vec<Peer>,
+    /// What the peers are, and how they protect what they say.
+    side: SenderSide,
+    guard: DatagramGuard,
     /// Datagrams that the endpoint got.
     datagrams: usize,
     /// Whether somebody reads what arrives.
@@ -106,7 +110,12 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(choice: u8, peers: Vec<Peer>) -> Self {
+    fn new(choice: u8, side: SenderSide, peers: Vec<Peer>) -> Self {
+        let protection = match choice & 0x80 {
+            0 => Protection::default(),
+            _ => Protection::transfer(&[3; 32]),
+        };
+        let guard = protection.guard(1 << 63);
         let delayed = AckPolicy::Delayed(Span::from_millis(40));
         let acks = if choice & 8 != 0 { delayed } else { AckPolicy::EveryPacket };
         let mut next = 0x5e4d;
@@ -114,10 +123,10 @@ impl Scene {
             next += 1;
             next
         };
-        let endpoint =
-            Endpoint::new(EndpointConfig { acks, ..EndpointConfig::default() }, [7; 32], new_id);
+        let config = EndpointConfig { acks, protection, ..EndpointConfig::default() };
+        let endpoint = Endpoint::new(config, [7; 32], new_id);
         let (now, flows) = (Time::from_millis(1), Vec::new());
-        Self { now, endpoint, flows, peers, datagrams: 0, reads: true }
+        Self { now, endpoint, flows, peers, side, guard, datagrams: 0, reads: true }
     }
 
     fn play(&mut self, script: &mut Script<'_>) {
@@ -156,7 +165,7 @@ impl Scene {
             }
             5 => {
                 let datagram = script.some_bytes();
-                self.deliver(self.peers[peer].address, datagram);
+                self.deliver_raw(self.peers[peer].address, datagram);
             }
             6 => {
                 // Up to half a minute.
@@ -208,7 +217,14 @@ impl Scene {
         }
     }
 
+    /// Delivers what is protected as it must be.
     fn deliver(&mut self, from: SocketAddr, datagram: &[u8]) {
+        let mut sealed = datagram.to_vec();
+        self.guard.seal(self.side, &mut sealed, datagram.len());
+        self.deliver_raw(from, &sealed);
+    }
+
+    fn deliver_raw(&mut self, from: SocketAddr, datagram: &[u8]) {
         self.datagrams += 1;
         self.endpoint.handle_datagram(self.now, from, 0, datagram);
         self.settle();
@@ -249,7 +265,9 @@ impl Scene {
 
     /// What the endpoint sends must be read by whoever it is for, and brings cookies and ids.
     fn receive(&mut self, at: SocketAddr, datagram: &[u8]) {
-        let (ids, packet) = wire::decode(datagram).expect("the endpoint sends what can be read");
+        let mut clear = Vec::new();
+        let opened = self.guard.open(self.side.other(), datagram, &mut clear);
+        let (ids, packet) = opened.and_then(wire::read).expect("it sends what can be read");
         let mut peers = self.peers.iter_mut().filter(|peer| peer.address == at);
         match packet {
             WirePacket::Hello(_) => peers.for_each(|peer| peer.other = ids.from),

@@ -10,6 +10,7 @@ mod control;
 mod endpoint;
 mod files;
 mod live;
+mod on_path;
 mod probe;
 mod proxy;
 mod script;
@@ -36,6 +37,7 @@ pub use control::control;
 pub use endpoint::{dial, listen};
 pub use files::{claim, document, parquet, policy, sweep, url_path};
 pub use live::live;
+pub use on_path::on_path;
 pub use probe::{probe, probe_session};
 pub use proxy::{proxy_header, socks5};
 pub use udp::{datagram, flow};
@@ -56,6 +58,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("flow", flow),
     ("listen", listen),
     ("dial", dial),
+    ("on_path", on_path),
     ("probe", probe),
     ("probe_session", probe_session),
     ("alcc_frames", alcc_frames),

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use cellpace_base::{Ecn, Span, Time};
 use cellpace_probe::wire::{self, ProbePacket};
 use cellpace_probe::{OnOffStream, Pattern, Plan, Prober, Responder, ResponderLimits, analyse};
-use cellpace_udp::Engine;
 use cellpace_udp::wire::HEADER_BYTES;
+use cellpace_udp::{DatagramGuard, Engine, Protection, SenderSide};
 
 /// One datagram, as it is and with a checksum that is right, read, and given to a responder.
 pub fn probe(bytes: &[u8]) {
@@ -47,11 +47,16 @@ const MAX_DATAGRAMS: usize = 32;
 const IDS: [u64; 2] = [0x9e37, 0x5e55];
 
 /// A prober and a responder in the middle of a session, to which datagrams come that neither sent,
-/// in the form of the target `flow`; the first byte says what is measured. The figures of whatever
-/// was recorded are made at the end.
+/// in the form of the target `flow`; the first byte says what is measured, and whether under a key,
+/// which whoever made them right has, too. The figures of whatever was recorded are made at the end.
 pub fn probe_session(bytes: &[u8]) {
     let Some((&choice, mut rest)) = bytes.split_first() else { return };
-    let mut session = ProbeSession::new(plan(choice));
+    let protection = match choice & 0x80 {
+        0 => Protection::default(),
+        _ => wire::protection(&[3; 32]),
+    };
+    let mut guard = protection.guard(1 << 63);
+    let mut session = ProbeSession::new(plan(choice), &protection);
     session.talk(8);
     for _ in 0..MAX_DATAGRAMS {
         let [how, length, more @ ..] = rest else { break };
@@ -63,7 +68,7 @@ pub fn probe_session(bytes: &[u8]) {
         if how & 2 != 0 && datagram.len() >= HEADER_BYTES {
             datagram[1..9].copy_from_slice(&IDS[side].to_be_bytes());
             datagram[9..17].copy_from_slice(&IDS[1 - side].to_be_bytes());
-            cellpace_udp::wire::seal(&mut datagram);
+            seal(&mut guard, side, &mut datagram);
         }
         session.deliver(side, &datagram);
         session.talk(1);
@@ -72,6 +77,13 @@ pub fn probe_session(bytes: &[u8]) {
     session.prober.stop();
     let document = analyse(&session.prober.into_recording(), "fuzz", "0");
     assert!(document.up.is_some() || document.down.is_some());
+}
+
+/// Protects a datagram for this side.
+fn seal(guard: &mut DatagramGuard, side: usize, datagram: &mut Vec<u8>) {
+    cellpace_udp::wire::seal(datagram);
+    let sender = [SenderSide::Responder, SenderSide::Initiator][side];
+    guard.seal(sender, datagram, datagram.len());
 }
 
 fn plan(choice: u8) -> Plan {
@@ -102,13 +114,14 @@ struct ProbeSession {
 }
 
 impl ProbeSession {
-    fn new(plan: Plan) -> Self {
+    fn new(plan: Plan, protection: &Protection) -> Self {
         let now = Time::from_millis(1);
         let prober = Prober::new(now, plan, end(1), 0, IDS[0], Span::from_millis(1));
+        let responder = Responder::new(ResponderLimits::default(), [7; 32], || IDS[1]);
         Self {
             now,
-            prober,
-            responder: Responder::new(ResponderLimits::default(), [7; 32], || IDS[1]),
+            prober: prober.protected(protection),
+            responder: responder.protected(protection),
         }
     }
 
