@@ -244,7 +244,7 @@ fn guarded(call: impl FnOnce() -> Result<(), CallFailure>) -> Result<(), c_int> 
     let result = catch_unwind(AssertUnwindSafe(call))
         .unwrap_or_else(|_| Err(CallFailure::new(libc::EIO, "a fault within cellpace")));
     drop(before);
-    result.map_err(remember)
+    result.map_err(|failure| remember(&failure))
 }
 
 /// # Safety

@@ -165,8 +165,10 @@ fn no_allocation_that_fails_ends_the_program_or_tears_a_stream() {
             assert!(output.status.success(), "{controller} {mode}: {said}");
             let counts = String::from_utf8_lossy(&output.stdout);
             println!("{controller}, {mode}: {counts}");
-            let counts: Vec<u32> =
-                counts.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+            let counts: Vec<u32> = counts
+                .split(|c: char| !c.is_ascii_digit())
+                .filter_map(|n| n.parse().ok())
+                .collect();
             assert!(counts.iter().sum::<u32>() > 20, "allocations were tried: {counts:?}");
         }
     }

@@ -7,6 +7,10 @@ use std::fs::File;
 
 use arrow_array::{Array, RecordBatch};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::basic::{Encoding, PageType};
+use parquet::column::page::PageReader;
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::Value;
 
 use crate::{Document, ReportError};
@@ -83,6 +87,12 @@ impl Stored<'_> {
 
     /// All rows from the first.
     fn reader(&self) -> Result<ParquetRecordBatchReader, ReportError> {
+        let file = self.file.try_clone().map_err(|error| self.wrong(&error))?;
+        match have_dictionaries(file) {
+            Ok(true) => {}
+            Ok(false) => return Err(self.wrong(&"damaged: a dictionary is missing")),
+            Err(error) => return Err(self.wrong(&format!("damaged: {error}"))),
+        }
         self.builder()?.build().map_err(|error| self.wrong(&error))
     }
 
@@ -108,6 +118,33 @@ impl Stored<'_> {
     ) -> Result<RecordBatch, ReportError> {
         batch.map_err(|error| self.wrong(&format!("damaged: {error}")))
     }
+}
+
+/// Whether all columns that need a dictionary begin with one. The library panics otherwise.
+fn have_dictionaries(file: File) -> Result<bool, ParquetError> {
+    let file = SerializedFileReader::new(file)?;
+    for group in 0..file.num_row_groups() {
+        let group = file.get_row_group(group)?;
+        for column in 0..group.num_columns() {
+            if needs_dictionary(&mut *group.get_column_page_reader(column)?)? {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a column has no dictionary, and a page that needs one.
+fn needs_dictionary(pages: &mut dyn PageReader) -> Result<bool, ParquetError> {
+    while let Some(page) = pages.get_next_page()? {
+        if page.page_type() == PageType::DICTIONARY_PAGE {
+            return Ok(false);
+        }
+        if matches!(page.encoding(), Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whole objects or nothing: what `Document::of` wants.

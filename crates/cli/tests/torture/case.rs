@@ -97,8 +97,8 @@ impl Case {
         let moment = Duration::from_millis(100 + random.below(1500));
         let lasts = Duration::from_secs([1, 2, 10][random.below(3) as usize]);
         let controller = CONTROLLERS[random.below(CONTROLLERS.len() as u64) as usize];
-        // With less `attach` does not begin: what it has in the kernel counts.
-        let least = if subject == Subject::Attach { 20 } else { 8 };
+        // With less they do not begin: what `attach` has in the kernel counts, and the program of `run`.
+        let least = if matches!(subject, Subject::Attach | Subject::Run) { 20 } else { 8 };
         let memory = least + random.below(65 - least);
         let step = STEPS[random.below(4) as usize];
         Self { seed, subject, fault, controller, moment, lasts, memory: memory << 20, step }

@@ -38,7 +38,7 @@ thread_local! {
 }
 
 /// Keeps the text for `alcc_last_error`; returns the number.
-pub(crate) fn remember(failure: CallFailure) -> c_int {
+pub(crate) fn remember(failure: &CallFailure) -> c_int {
     let mut end = failure.text.len().min(MAX_TEXT - 1);
     while !failure.text.is_char_boundary(end) {
         end -= 1;
