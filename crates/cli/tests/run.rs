@@ -659,6 +659,7 @@ fn the_connection_that_the_library_keeps_is_in_nobodys_way() {
     }
     let folder = Folder::new();
     let mut guinea = Guinea::start(&format!("kept {}", folder.path("file").display()));
+    let address = ([127, 0, 0, 1], guinea.port()).into();
     for expected in [
         ["first False", "kept [512]"].as_slice(),
         &["again False", "kept [512]"],
@@ -667,7 +668,7 @@ fn the_connection_that_the_library_keeps_is_in_nobodys_way() {
         &["child False"],
         &["parent False"],
     ] {
-        let stream = guinea.connect();
+        let stream = connect(address);
         assert!(exchange(&stream, b"hello") == b"hello");
         drop(stream);
         expected.iter().for_each(|expected| guinea.says(expected));

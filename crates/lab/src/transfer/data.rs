@@ -19,6 +19,8 @@ pub enum DataSource {
         left: Option<u64>,
         /// What is repeated.
         pattern: Box<[u8]>,
+        /// Where in it the next bytes are, so that they are the same in pieces of any size.
+        at: usize,
     },
     /// A file, and room for a piece of it.
     File {
@@ -57,7 +59,7 @@ impl DataSource {
         // A page of zeros would be kind to links that compress.
         let mut random = cellpace_base::Random::seeded(1, 1);
         let pattern = (0..PIECE).map(|_| random.bits() as u8).collect();
-        Self::Made { left: bytes, pattern }
+        Self::Made { left: bytes, pattern, at: 0 }
     }
 
     /// A file, or standard input for `-`.
@@ -107,14 +109,10 @@ impl DataSource {
     pub(super) fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::None => Ok(0),
-            Self::Made { left, pattern } => {
-                let room = piece.len().min(pattern.len());
-                let count = left.map_or(room, |left| (room as u64).min(left) as usize);
-                piece[..count].copy_from_slice(&pattern[..count]);
-                if let Some(left) = left {
-                    *left -= count as u64;
-                }
-                Ok(count)
+            Self::Made { left, pattern, at } => {
+                let made = made(left, pattern, at, piece.len());
+                piece[..made.len()].copy_from_slice(made);
+                Ok(made.len())
             }
             Self::File { file, .. } | Self::Pipe { file, .. } => loop {
                 match file.read(piece) {
@@ -137,12 +135,8 @@ impl DataSource {
             }
             let (read, buffer) = match self {
                 Self::None => return Ok(SourceState::Later),
-                Self::Made { left, pattern } => {
-                    let count = left.map_or(room as u64, |left| left.min(room as u64));
-                    flow.write(&pattern[..count as usize]);
-                    if let Some(left) = left {
-                        *left -= count;
-                    }
+                Self::Made { left, pattern, at } => {
+                    flow.write(made(left, pattern, at, room));
                     if *left == Some(0) {
                         return Ok(SourceState::No);
                     }
@@ -170,6 +164,18 @@ impl DataSource {
             }
         }
     }
+}
+
+/// The next bytes of a pattern that is repeated, `most` at most.
+fn made<'a>(left: &mut Option<u64>, pattern: &'a [u8], at: &mut usize, most: usize) -> &'a [u8] {
+    let room = most.min(pattern.len() - *at);
+    let count = left.map_or(room, |left| (room as u64).min(left) as usize);
+    let made = &pattern[*at..*at + count];
+    *at = (*at + count) % pattern.len();
+    if let Some(left) = left {
+        *left -= count as u64;
+    }
+    made
 }
 
 /// Where the bytes of a flow go.
@@ -223,6 +229,30 @@ impl DataSink {
         match std::mem::replace(self, Self::Nowhere) {
             Self::File(aside) => aside.commit().map_err(|error| error.to_string()),
             _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_made_is_the_same_in_pieces_of_any_size() {
+        let pattern: Vec<u8> = (0..7).collect();
+        let taken = |sizes: &[usize]| {
+            let (mut left, mut at, mut all) = (Some(20), 0, Vec::new());
+            for size in sizes.iter().cycle() {
+                all.extend_from_slice(made(&mut left, &pattern, &mut at, *size));
+                if left == Some(0) {
+                    break;
+                }
+            }
+            all
+        };
+        let whole: Vec<u8> = pattern.iter().copied().cycle().take(20).collect();
+        for sizes in [[100, 1].as_slice(), &[3], &[1, 5, 2], &[7]] {
+            assert_eq!(taken(sizes), whole, "{sizes:?}");
         }
     }
 }
