@@ -106,7 +106,7 @@ impl KernelDriver {
             cookie,
             mss: info.mss.max(1),
             overhead: info.overhead(local.ip().to_canonical().is_ipv6()) as u32,
-            acked: if from_start { 0 } else { info.bytes_acked },
+            acked: info.bytes_acked,
             local,
             peer,
         };
@@ -118,6 +118,9 @@ impl KernelDriver {
             SocketOwner::Unknown => None,
         };
         let mut new = self.new_flow(&connection, remote, cc, seed);
+        if from_start {
+            new.flow.count_from_start();
+        }
         // At once, as the program goes on meanwhile. From here on the end is reported, which cannot come
         // before this returns: the caller has the socket.
         let begun = new

@@ -25,6 +25,8 @@ pub(crate) struct KernelFlow {
     books: Books,
     /// TCP's count of acknowledged bytes when the connection was taken over.
     base: u64,
+    /// How many of them are the flow's: it was taken over late.
+    before: u64,
     /// When that was.
     since: Time,
     /// When TCP last reported something.
@@ -49,8 +51,8 @@ pub(crate) struct KernelFlow {
 }
 
 impl KernelFlow {
-    /// A connection with segments of `segment` bytes of payload and `overhead` of headers. The first `base`
-    /// bytes that TCP counts as acknowledged are not counted here.
+    /// A connection with segments of `segment` bytes of payload and `overhead` of headers, of which TCP
+    /// counts `base` bytes as acknowledged.
     pub(crate) fn new(
         controller: Box<dyn Controller>,
         now: Time,
@@ -61,6 +63,7 @@ impl KernelFlow {
         Self {
             books: Books::new(controller, now, segment.max(1), overhead),
             base,
+            before: 0,
             since: now,
             reported_at: now,
             acked_at: now,
@@ -74,6 +77,11 @@ impl KernelFlow {
             kicks: 0,
             at_end: (0, 0),
         }
+    }
+
+    /// Counts what was acknowledged before as the flow's, too.
+    pub(crate) fn count_from_start(&mut self) {
+        self.before = self.base;
     }
 
     /// Sets whether TCP can be kicked at any time. Then a controller's budget is one; else the
@@ -242,8 +250,8 @@ impl KernelFlow {
     pub(crate) fn stats(&self) -> FlowStats {
         let rtt = self.books.rtt();
         FlowStats {
-            sent_bytes: self.books.taken().max(self.at_end.0),
-            acked_bytes: self.books.acked().max(self.at_end.1),
+            sent_bytes: self.before + self.books.taken().max(self.at_end.0),
+            acked_bytes: self.before + self.books.acked().max(self.at_end.1),
             cwnd: self.books.controller().cwnd(),
             tcp_cwnd: self.tcp_cwnd,
             tcp_unsent: self.tcp_unsent,
@@ -319,6 +327,8 @@ mod tests {
         let stats = kernel_flow.stats();
         assert_eq!((stats.sent_bytes, stats.acked_bytes), (4 * 1448, 3 * 1448));
         assert_eq!((stats.srtt, stats.in_flight), (None, 0));
+        kernel_flow.count_from_start();
+        assert_eq!(kernel_flow.stats().acked_bytes, 1 + 3 * 1448);
     }
 
     #[test]
