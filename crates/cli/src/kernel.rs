@@ -444,6 +444,9 @@ mod tests {
         assert_eq!(document["installed"]["prompt_acks"][1]["attached"], false);
         assert_eq!(document["uses"], "kernel");
         assert_eq!(document["installed"]["records_dropped"], 3);
+        let schema = include_str!("../../../docs/reference/schemas/kernel.json");
+        let schema: Value = serde_json::from_str(schema).unwrap();
+        jsonschema::validate(&schema["properties"]["installed"], &document["installed"]).unwrap();
     }
 
     #[cfg(feature = "kernel")]

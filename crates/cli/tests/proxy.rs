@@ -359,8 +359,8 @@ fn g8_samples_of_a_proxy_make_a_table() {
     let to = echo().to_string();
     let watched = ["--cc", "copa", "--mdi-samples", &samples, "--mdi-users", "1"];
     let proxy = Running::start(&[&["--to", &to][..], &watched].concat());
-    let sent = vec![9; 2_000_000];
-    // On loopback a connection lasts for some epochs of 5 ms at most.
+    // Loopback is fast: a connection is to last for some epochs of 5 ms.
+    let sent = vec![9; 30_000_000];
     eventually("epochs that follow each other", || {
         let client = proxy.connect();
         std::thread::scope(|scope| {

@@ -8,6 +8,8 @@ mod flows;
 mod key;
 #[cfg(feature = "quic")]
 mod quic;
+#[cfg(feature = "quic")]
+mod reassembly;
 mod record;
 mod series;
 mod session;

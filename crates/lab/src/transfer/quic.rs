@@ -22,6 +22,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::conclusion::{TransferConditions, TransferResult, conclude, label};
 use super::data::{DataSink, DataSource};
+use super::reassembly::Reassembly;
 use super::record::{FlowRecord, FlowTotals};
 use super::series::BIN;
 use super::session::{INTERVAL, TransferView};
@@ -804,12 +805,26 @@ impl FlowTask {
             connection.close(CloseCode::Storage.into(), error.as_bytes());
             error
         };
+        let mut keep = |bytes: &[u8]| {
+            hash.update(bytes);
+            sink.write(bytes).map_err(|error| failed(format!("cannot write: {error}")))?;
+            self.progress.payload.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            Ok::<(), String>(())
+        };
+        let mut stream = stream.into_unordered();
+        let mut reassembly = Reassembly::starting_at(header.len() as u64);
         loop {
             match stream.read_chunk(PIECE).await {
                 Ok(Some(chunk)) => {
-                    hash.update(&chunk);
-                    sink.write(&chunk).map_err(|error| failed(format!("cannot write: {error}")))?;
-                    self.progress.payload.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+                    if reassembly.take(chunk.offset, &chunk.bytes).map_err(failed)? {
+                        keep(&chunk.bytes)?;
+                    }
+                    while let Some(bytes) = reassembly.next() {
+                        keep(&bytes)?;
+                    }
+                }
+                Ok(None) if reassembly.has_holes() => {
+                    return Err(failed("the stream ended before all had arrived".to_owned()));
                 }
                 Ok(None) => break,
                 // Made-up bytes end here: what has arrived is all.
