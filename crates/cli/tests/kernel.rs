@@ -370,8 +370,8 @@ fn a_limit_is_kept_whatever_is_acknowledged_and_a_kick_lets_out_what_was_added()
         let found: Vec<(u64, u64)> = serde_json::from_value(found["found"].clone()).unwrap();
         for pair in found[2..].chunks(2) {
             let [(_, packets), (late, _)] = pair else { unreachable!() };
-            // With nothing on its way, a packet in a round trip may leave.
-            assert!((*packets..=packets + 5).contains(late), "{late} of {packets}: {found:?}");
+            // With nothing on its way, two packets in a round trip may leave.
+            assert!((*packets..=packets + 10).contains(late), "{late} of {packets}: {found:?}");
         }
     });
 }

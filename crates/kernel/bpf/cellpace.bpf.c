@@ -92,12 +92,11 @@ static inline bool is_prompt(struct sock *sk)
 #define FEW_PACKETS 8
 
 /*
- * The window that lets no more leave than up to the limit, but two packets where it lets one: a response
- * that a program writes in two pieces is not to wait for the ack of the first, which a receiver that has
- * nothing to say delays, prompt or not. Of few packets an even number, as below.
+ * The window that lets no more leave than up to the limit. Of few packets an even number, and at least
+ * two, as below: a response that a program writes in two pieces is not to wait for the ack of the first,
+ * which a receiver that has nothing to say delays, prompt or not.
  * What was lost may always be sent again, two for each ack (a packet for a packet that left, and
- * one that the path has room for since it lost some), and with nothing on its way one may leave,
- * so that the connection goes on in any case.
+ * one that the path has room for since it lost some).
  */
 static inline u32 packets_to(u64 limit, u32 mss, const struct tcp_sock *tp, bool even)
 {
@@ -109,10 +108,10 @@ static inline u32 packets_to(u64 limit, u32 mss, const struct tcp_sock *tp, bool
 	if (room > MAX_PACKETS / 2)
 		room = MAX_PACKETS / 2;
 	if (room > 0 && out + room < FEW_PACKETS)
-		room = max_u32((out + (u32)room) & (even ? ~1U : ~0U), 2) - out;
+		room = max_u32((out + (u32)room) & (even ? ~1U : ~0U), out) - out;
 	if (tp->lost_out > tp->retrans_out)
 		room = max_u32((u32)room, 2);
-	return max_u32(in_flight + (u32)room, 1);
+	return max_u32(in_flight + (u32)room, 2);
 }
 
 /*
