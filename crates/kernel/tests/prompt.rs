@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 
 use cellpace_kernel::install::{InstallError, InstallOptions, InstallOutcome, install};
 use cellpace_kernel::{
-    Kernel, Policy, PromptAcks, SocketControl, installed, kick, pins, remove, select_named,
+    Kernel, Policy, PromptAcks, SocketControl, installed, pins, remove, select_named,
 };
 use measured::measured;
 use nix::sched::{CloneFlags, setns, unshare};
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{MsgFlags, send, setsockopt, sockopt};
 
 /// A driver's name, which is removed at the end, whatever happens.
 struct Driver(String);
@@ -483,40 +483,43 @@ fn a_lone_packet_is_acknowledged_at_once() {
         let (sender, reader) = networks.connection("10.1.0.2:0");
         let cookie = select_named(&sender, &driver.0).unwrap();
         let mut kernel = Kernel::open_named(&driver.0).unwrap();
-        // Nothing more may leave, but for one packet when nothing is on its way.
-        kernel.control(cookie, control(Some(1), Policy::Hold)).unwrap();
-        let mut other = sender.try_clone().unwrap();
-        let writer = thread::spawn(move || {
-            // Until the receiver is gone.
-            while other.write_all(&[7; 1 << 16]).is_ok() {}
-        });
-        let mut packets_in = |time: Duration| {
-            let (end, before) = (Instant::now() + time, reader.bytes.load(Ordering::Relaxed));
+        kernel.control(cookie, control(None, Policy::Hold)).unwrap();
+        let mut lone_packets_in = |time: Duration| {
+            let (end, mut count) = (Instant::now() + time, 0);
             while Instant::now() < end {
-                kernel.beat().unwrap();
-                kernel.drain(usize::MAX, drop);
-                thread::sleep(Duration::from_millis(1));
+                // Whole, and not the last of what was written: a receiver does not wait for its reader.
+                send(sender.as_raw_fd(), &[7; 1448], MsgFlags::from_bits_retain(libc::MSG_MORE))
+                    .unwrap();
+                while unacknowledged(&sender) > 0 && Instant::now() < end {
+                    kernel.beat().unwrap();
+                    kernel.drain(usize::MAX, drop);
+                    thread::yield_now();
+                }
+                count += 1;
             }
-            (reader.bytes.load(Ordering::Relaxed) - before) / 1448
+            count
         };
         // A receiver delays no ack of the first packets.
-        packets_in(Duration::from_millis(1500));
-        let delayed = packets_in(Duration::from_secs(1));
+        lone_packets_in(Duration::from_millis(1500));
+        let delayed = lone_packets_in(Duration::from_secs(1));
         driver.install(&["va"]).unwrap();
-        packets_in(Duration::from_millis(100));
-        let prompt = packets_in(Duration::from_secs(1));
+        lone_packets_in(Duration::from_millis(100));
+        let prompt = lone_packets_in(Duration::from_secs(1));
         println!("{delayed} packets a second, and {prompt} with prompt acknowledgments");
         assert!((5..50).contains(&delayed), "{delayed}");
         assert!(prompt > 10 * delayed, "{prompt} and {delayed}");
-        sender.shutdown(Shutdown::Both).unwrap();
-        writer.join().unwrap();
-        // What waits may leave.
-        kernel.control(cookie, control(None, Policy::Hold)).unwrap();
-        kick(&sender).unwrap();
         drop(sender);
-        kernel.beat().unwrap();
         reader.end();
     });
+}
+
+/// Bytes that were written and not acknowledged.
+fn unacknowledged(socket: &TcpStream) -> i32 {
+    let mut bytes = 0;
+    // SAFETY: the kernel writes a number.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    assert_eq!(result, 0);
+    bytes
 }
 
 #[test]
