@@ -33,5 +33,19 @@ for cc in ("cubic", "verus:r=2"):
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     print(f"{cc}: peak so far {peak:.1f} MB")
 PY
+echo '==> runs side by side: wall time by the number of cores'
+python3 - "$cellpace" <<'PY'
+import os, subprocess, sys, time
+def seconds(jobs, flows, duration):
+    rate = 2 * flows
+    before = time.monotonic()
+    subprocess.run([sys.argv[1], "compare", "--jobs", str(jobs), "--repeat", "4", "--cc", "verus", "--cc", "cubic",
+                    "--flows", str(flows), "--trace", f"constant:{rate}mbit", "--queue", f"droptail:{rate * 5000}B",
+                    "--duration", duration, "--skip", "0s", "--quiet", "--json", "-"], stdout=subprocess.DEVNULL, check=True)
+    return time.monotonic() - before
+for flows, duration in ((100, "30s"), (10_000, "1s")):
+    base, most = seconds(1, flows, duration), os.cpu_count()
+    print(f"{flows} flows: 1 core {base:.1f} s, {most} cores {base / seconds(most, flows, duration):.2f} times as fast")
+PY
 echo '==> many flows'
 python3 "$(dirname "$0")/many_flows.py" "$cellpace"
