@@ -97,7 +97,9 @@ impl ImpairSpec {
                 let (share, held) = value.split_once('/').ok_or_else(form)?;
                 self.reorder = read_share(key, share)?;
                 self.held = parse_span(held).map_err(|source| quantity(key, source))?;
-                if self.held.is_zero() && self.reorder > 0.0 {
+                if self.reorder == 0.0 {
+                    self.held = Span::ZERO;
+                } else if self.held.is_zero() {
                     return Err(form());
                 }
             }

@@ -10,6 +10,7 @@ use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchR
 use parquet::basic::{Encoding, PageType};
 use parquet::column::page::PageReader;
 use parquet::errors::ParquetError;
+use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::Value;
 
@@ -120,18 +121,27 @@ impl Stored<'_> {
     }
 }
 
-/// Whether all columns that need a dictionary begin with one. The library panics otherwise.
+/// Whether all columns have a place in the file, and begin with a dictionary if they need one. The
+/// library panics otherwise.
 fn have_dictionaries(file: File) -> Result<bool, ParquetError> {
     let file = SerializedFileReader::new(file)?;
     for group in 0..file.num_row_groups() {
         let group = file.get_row_group(group)?;
         for column in 0..group.num_columns() {
+            if !has_place(group.metadata().column(column)) {
+                return Err(ParquetError::General("a column lies outside of the file".to_owned()));
+            }
             if needs_dictionary(&mut *group.get_column_page_reader(column)?)? {
                 return Ok(false);
             }
         }
     }
     Ok(true)
+}
+
+fn has_place(column: &ColumnChunkMetaData) -> bool {
+    let begins = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+    begins >= 0 && column.compressed_size() >= 0
 }
 
 /// Whether a column has no dictionary, and a page that needs one.
