@@ -15,8 +15,8 @@ from pathlib import Path
 from program import ROOT, table, write
 
 RECORDED = ROOT / "evaluation/many_flows.json"
-CONTROLLERS = ["fixed:cwnd=10pkts", "cubic", "newreno", "bic", "westwood", "vegas", "ledbat", "c2tcp", "verus", "mdi", "copa", "pace",
-               "bbr", "bbr3", "prague", "scream", "vivace", "sprout"]
+CONTROLLERS = ["cubic", "newreno", "bic", "westwood", "vegas", "ledbat", "c2tcp", "verus", "mdi", "copa", "pace", "bbr", "bbr3", "prague",
+               "scream", "vivace", "sprout"]
 FLOWS = [1, 100, 1000, 10_000]
 PACKETS = 5_000_000
 

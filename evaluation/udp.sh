@@ -27,7 +27,7 @@ both() { cat "$out/send" "$out/recv" | awk -v times="$1" '{ cpu += $1 + $2 } END
 
 # What encryption costs is the difference to --plain.
 for flow in 'fixed:cwnd=4MB --plain' fixed:cwnd=4MB 'fixed:cwnd=4MB --plain --unreliable' \
-    'verus:r=6 --plain' verus:r=6 verus 'copa --plain' copa; do
+    'verus:r=6 --plain' verus:r=6 'verus --plain' verus 'copa --plain' copa; do
     form=$(echo "${flow#"${flow%% *}"}" | sed 's/ --unreliable//')
     echo "==> 5 GB over loopback, $flow"
     fresh

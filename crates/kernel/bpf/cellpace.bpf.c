@@ -108,7 +108,7 @@ static inline u32 packets_to(u64 limit, u32 mss, const struct tcp_sock *tp, bool
 	if (room > MAX_PACKETS / 2)
 		room = MAX_PACKETS / 2;
 	if (room > 0 && out + room < FEW_PACKETS)
-		room = max_u32((out + (u32)room) & (even ? ~1U : ~0U), out) - out;
+		room = ((out + (u32)room) & (even ? ~1U : ~0U)) - out;
 	if (tp->lost_out > tp->retrans_out)
 		room = max_u32((u32)room, 2);
 	return max_u32(in_flight + (u32)room, 2);

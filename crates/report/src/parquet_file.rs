@@ -89,9 +89,9 @@ impl Stored<'_> {
     /// All rows from the first.
     fn reader(&self) -> Result<ParquetRecordBatchReader, ReportError> {
         let file = self.file.try_clone().map_err(|error| self.wrong(&error))?;
-        match have_dictionaries(file) {
-            Ok(true) => {}
-            Ok(false) => return Err(self.wrong(&"damaged: a dictionary is missing")),
+        match find_damage(file) {
+            Ok(None) => {}
+            Ok(Some(damage)) => return Err(self.wrong(&format!("damaged: {damage}"))),
             Err(error) => return Err(self.wrong(&format!("damaged: {error}"))),
         }
         self.builder()?.build().map_err(|error| self.wrong(&error))
@@ -121,27 +121,26 @@ impl Stored<'_> {
     }
 }
 
-/// Whether all columns have a place in the file, and begin with a dictionary if they need one. The
-/// library panics otherwise.
-fn have_dictionaries(file: File) -> Result<bool, ParquetError> {
+/// What the library would panic at, if anything.
+fn find_damage(file: File) -> Result<Option<&'static str>, ParquetError> {
     let file = SerializedFileReader::new(file)?;
     for group in 0..file.num_row_groups() {
         let group = file.get_row_group(group)?;
         for column in 0..group.num_columns() {
-            if !has_place(group.metadata().column(column)) {
-                return Err(ParquetError::General("a column lies outside of the file".to_owned()));
+            if is_outside_of_file(group.metadata().column(column)) {
+                return Ok(Some("a column lies outside of the file"));
             }
             if needs_dictionary(&mut *group.get_column_page_reader(column)?)? {
-                return Ok(false);
+                return Ok(Some("a dictionary is missing"));
             }
         }
     }
-    Ok(true)
+    Ok(None)
 }
 
-fn has_place(column: &ColumnChunkMetaData) -> bool {
+fn is_outside_of_file(column: &ColumnChunkMetaData) -> bool {
     let begins = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
-    begins >= 0 && column.compressed_size() >= 0
+    begins < 0 || column.compressed_size() < 0
 }
 
 /// Whether a column has no dictionary, and a page that needs one.

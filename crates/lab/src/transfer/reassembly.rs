@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// What is held behind a hole: 300 ms at 2 Gbit/s.
-const MOST_HELD: usize = 1 << 26;
+/// Bytes that are held behind a hole at most: a quarter of a second at 2 Gbit/s.
+const MAX_HELD: usize = 1 << 26;
 /// What a held piece takes beside its bytes, so that very small pieces are bounded, too.
 const COST_OF_A_PIECE: usize = 128;
 
@@ -11,7 +11,8 @@ const COST_OF_A_PIECE: usize = 128;
 ///
 /// The QUIC stack can do so itself, but gives up connections whose streams have more than 1024 holes
 /// (<https://github.com/quinn-rs/quinn/issues/2809>), as a window of several thousand packets has
-/// when a queue overflows.
+/// when a queue overflows. Not as in `cellpace-udp`, where a piece may be refused and comes again: what the
+/// stack hands over here was acknowledged.
 #[derive(Debug)]
 pub(super) struct Reassembly {
     /// The stream's next byte that was not handed on.
@@ -37,8 +38,8 @@ impl Reassembly {
             return Ok(true);
         }
         self.cost += bytes.len() + COST_OF_A_PIECE;
-        if self.cost > MOST_HELD {
-            return Err(format!("more than {MOST_HELD} bytes wait for byte {}", self.next));
+        if self.cost > MAX_HELD {
+            return Err(format!("more than {MAX_HELD} bytes wait for byte {}", self.next));
         }
         // The piece may be a small part of a large buffer that many packets came in: a copy.
         self.held.insert(offset, bytes.to_vec());
@@ -104,6 +105,6 @@ mod tests {
     fn what_waits_is_bounded_however_small_its_pieces() {
         let mut reassembly = Reassembly::starting_at(0);
         let taken = (1..).take_while(|at| reassembly.take(2 * at, b"x").is_ok());
-        assert_eq!(taken.count(), MOST_HELD / (COST_OF_A_PIECE + 1));
+        assert_eq!(taken.count(), MAX_HELD / (COST_OF_A_PIECE + 1));
     }
 }
