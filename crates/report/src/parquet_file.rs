@@ -1,5 +1,6 @@
 //! Parquet files that commands write, read back as results: packet logs and logs of transfers.
 
+mod ending;
 mod packets;
 mod rows;
 
@@ -11,9 +12,10 @@ use parquet::basic::{Encoding, PageType};
 use parquet::column::page::PageReader;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::reader::{FileReader, Length, SerializedFileReader};
 use serde_json::Value;
 
+use self::ending::Ending;
 use crate::{Document, ReportError};
 
 /// The columns by which a packet log is known.
@@ -80,16 +82,16 @@ impl Stored<'_> {
         ReportError::document(self.name, why.to_string())
     }
 
-    fn builder(&self) -> Result<ParquetRecordBatchReaderBuilder<File>, ReportError> {
+    fn builder(&self) -> Result<ParquetRecordBatchReaderBuilder<Ending>, ReportError> {
         let file = self.file.try_clone().map_err(|error| self.wrong(&error))?;
-        ParquetRecordBatchReaderBuilder::try_new(file)
+        ParquetRecordBatchReaderBuilder::try_new(Ending(file))
             .map_err(|error| self.wrong(&format!("damaged, or not Parquet: {error}")))
     }
 
     /// All rows from the first.
     fn reader(&self) -> Result<ParquetRecordBatchReader, ReportError> {
         let file = self.file.try_clone().map_err(|error| self.wrong(&error))?;
-        match find_damage(file) {
+        match find_damage(Ending(file)) {
             Ok(None) => {}
             Ok(Some(damage)) => return Err(self.wrong(&format!("damaged: {damage}"))),
             Err(error) => return Err(self.wrong(&format!("damaged: {error}"))),
@@ -122,12 +124,13 @@ impl Stored<'_> {
 }
 
 /// What the library would panic at, if anything.
-fn find_damage(file: File) -> Result<Option<&'static str>, ParquetError> {
+fn find_damage(file: Ending) -> Result<Option<&'static str>, ParquetError> {
+    let length = file.len();
     let file = SerializedFileReader::new(file)?;
     for group in 0..file.num_row_groups() {
         let group = file.get_row_group(group)?;
         for column in 0..group.num_columns() {
-            if is_outside_of_file(group.metadata().column(column)) {
+            if is_outside(group.metadata().column(column), length) {
                 return Ok(Some("a column lies outside of the file"));
             }
             if needs_dictionary(&mut *group.get_column_page_reader(column)?)? {
@@ -138,9 +141,11 @@ fn find_damage(file: File) -> Result<Option<&'static str>, ParquetError> {
     Ok(None)
 }
 
-fn is_outside_of_file(column: &ColumnChunkMetaData) -> bool {
+fn is_outside(column: &ColumnChunkMetaData, length: u64) -> bool {
     let begins = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
-    begins < 0 || column.compressed_size() < 0
+    let (begins, size) = (u64::try_from(begins), u64::try_from(column.compressed_size()));
+    let end = begins.ok().zip(size.ok()).and_then(|(begins, size)| begins.checked_add(size));
+    end.is_none_or(|end| end > length)
 }
 
 /// Whether a column has no dictionary, and a page that needs one.
