@@ -81,7 +81,8 @@ debian() {
         zsh/vendor-completions/_cellpace fish/vendor_completions.d/cellpace.fish doc/cellpace/copyright; do
         [ -s "$work/root/usr/share/$file" ] || fail "no $file"
     done
-    for file in /usr/include/cellpace.h /usr/lib/systemd/system/cellpace-kernel.service; do
+    units=/usr/lib/systemd/system
+    for file in /usr/include/cellpace.h $units/cellpace-kernel.service $units/run-cellpace-bpf.mount; do
         [ -s "$work/root$file" ] || fail "no $file"
     done
     inside sh -c 'test -s /usr/lib/*/pkgconfig/cellpace.pc && test -L /usr/lib/*/libcellpace.so'

@@ -4,6 +4,7 @@
 # told on the second serial port, as test programs tell it; then the machine turns itself off.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 UNIT=cellpace-kernel.service
+MOUNT=run-cellpace-bpf.mount
 CONTROL=/proc/sys/net/ipv4/tcp_available_congestion_control
 
 exec </dev/null >/dev/ttyS1 2>&1
@@ -22,8 +23,8 @@ check() {
     fi
 }
 not() { ! "$@"; }
-status() { cellpace kernel status --json; }
-uses() { [ "$(runuser -u "$1" -- cellpace kernel status --json | python3 -c \
+status() { cellpace kernel status --json -; }
+uses() { [ "$(runuser -u "$1" -- cellpace kernel status --json - | python3 -c \
     'import json, sys; print(json.load(sys.stdin)["uses"])')" = "$2" ]; }
 is_active() { [ "$(systemctl is-active $UNIT)" = "$1" ]; }
 none_failed() { said=$(systemctl --failed --plain --no-legend); echo "$said"; [ -z "$said" ]; }
@@ -32,7 +33,7 @@ forgotten() { [ "$(systemctl show -P LoadState $UNIT)" = not-found ]; }
 # A program of a user, whose own end of a connection is under control.
 runs() { runuser -u "$1" -- cellpace run --driver kernel --cc copa --json /tmp/flows."$1" -- \
     python3 /vm/sends.py && grep -q '"driver":"kernel"' /tmp/flows."$1"; }
-nowhere() { found=$(find /etc/systemd -name $UNIT); echo "$found"; [ -z "$found" ]; }
+nowhere() { found=$(find /etc/systemd -name $UNIT -o -name $MOUNT); echo "$found"; [ -z "$found" ]; }
 early() { systemctl show -P Before $UNIT | grep -qw network.target; }
 
 first() {
@@ -56,7 +57,7 @@ second() {
     check a_program_of_others_does_not not runs bob
     check removed cellpace kernel remove
     check no_pins_are_left no_pins
-    check no_unit_is_left test ! -e /etc/systemd/system/$UNIT
+    check no_unit_is_left test ! -e /etc/systemd/system/$UNIT -a ! -e /etc/systemd/system/$MOUNT
     check systemd_has_forgotten_it forgotten
 }
 

@@ -1,4 +1,4 @@
-//! The unit of systemd that installs the kernel driver at the system's start.
+//! The units of systemd that install the kernel driver at the system's start.
 
 use std::fs;
 use std::io;
@@ -7,12 +7,17 @@ use std::process::Command;
 
 use crate::error::CommandError;
 
-const NAME: &str = "cellpace-kernel.service";
 const FOLDER: &str = "/etc/systemd/system";
+const SERVICE: &str = "cellpace-kernel.service";
 
-/// The unit as Debian's package has it.
+/// Mounts the file system of the pins: the service is confined, and mounts for itself alone.
+const MOUNT: &str = "run-cellpace-bpf.mount";
+
+/// The units as Debian's package has them.
 #[cfg(any(feature = "kernel", test))]
-const UNIT: &str = include_str!("../../../../packaging/debian/cellpace-kernel.service");
+const SERVICE_TEXT: &str = include_str!("../../../../packaging/debian/cellpace-kernel.service");
+#[cfg(feature = "kernel")]
+const MOUNT_TEXT: &str = include_str!("../../../../packaging/debian/run-cellpace-bpf.mount");
 
 /// What it starts.
 #[cfg(any(feature = "kernel", test))]
@@ -51,45 +56,50 @@ fn check(program: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes and enables the unit, or hands it over where there is no systemd. What to say.
+/// Writes the units and enables the service, or hands them over where there is no systemd. What to say.
 #[cfg(feature = "kernel")]
 pub(super) fn persist(program: &Path, arguments: &[String]) -> Result<String, CommandError> {
-    let text = text(&program.to_string_lossy(), arguments);
+    let service = text(&program.to_string_lossy(), arguments);
+    let units = [(MOUNT, MOUNT_TEXT), (SERVICE, &*service)];
     if !runs() {
+        let files = units.map(|(name, text)| format!("# {FOLDER}/{name}\n{text}"));
         return Ok(format!(
-            "systemd does not run here. For {FOLDER}/{NAME} on a machine where it does, or as a \
-             pattern for another one's start:\n\n{text}"
+            "systemd does not run here. For a machine where it does, or as a pattern for another \
+             one's start:\n\n{}",
+            files.join("\n")
         ));
     }
-    let path = Path::new(FOLDER).join(NAME);
-    fs::write(&path, text)
-        .map_err(|error| CommandError::failed(format!("{}: {error}", path.display())))?;
+    for (name, text) in units {
+        let path = Path::new(FOLDER).join(name);
+        fs::write(&path, text)
+            .map_err(|error| CommandError::failed(format!("{}: {error}", path.display())))?;
+    }
     systemctl(&["daemon-reload"])?;
     // Started as well, which changes nothing: whatever keeps the unit from working shows now, and not
     // at the next start.
-    systemctl(&["enable", "--now", NAME])?;
-    Ok(format!("wrote {}: it will be installed at each start of the system\n", path.display()))
+    systemctl(&["enable", "--now", SERVICE])?;
+    Ok(format!("wrote {FOLDER}/{SERVICE}: it will be installed at each start of the system\n"))
 }
 
-/// Removes the unit; whether there was one.
+/// Removes the units; whether there was the service.
 pub(super) fn forget() -> Result<bool, CommandError> {
-    let path = Path::new(FOLDER).join(NAME);
-    if !path.exists() {
-        return Ok(false);
+    let had_service = Path::new(FOLDER).join(SERVICE).exists();
+    if had_service && runs() {
+        systemctl(&["disable", "--now", SERVICE])?;
     }
-    if runs() {
-        systemctl(&["disable", "--now", NAME])?;
-    }
-    match fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(CommandError::failed(format!("{}: {error}", path.display())));
+    for name in [SERVICE, MOUNT] {
+        let path = Path::new(FOLDER).join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(CommandError::failed(format!("{}: {error}", path.display())));
+            }
+            _ => {}
         }
-        _ => {}
     }
-    if runs() {
+    if had_service && runs() {
         systemctl(&["daemon-reload"])?;
     }
-    Ok(true)
+    Ok(had_service)
 }
 
 /// As sd_booted(3) finds out.
@@ -109,7 +119,7 @@ fn systemctl(arguments: &[&str]) -> Result<(), CommandError> {
 fn text(program: &str, arguments: &[String]) -> String {
     let words = [program, "kernel", "install"].into_iter();
     let words = words.chain(arguments.iter().map(String::as_str)).map(quoted);
-    UNIT.replace(PACKAGED, &format!("ExecStart={}", words.collect::<Vec<_>>().join(" ")))
+    SERVICE_TEXT.replace(PACKAGED, &format!("ExecStart={}", words.collect::<Vec<_>>().join(" ")))
 }
 
 /// As systemd.service(5), \"Command lines\", reads it.

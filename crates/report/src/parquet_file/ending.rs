@@ -28,7 +28,9 @@ impl ChunkReader for Ending {
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
         if start.checked_add(length as u64).is_none_or(|end| end > self.len()) {
-            return Err(ParquetError::EOF(format!("{length} bytes at {start} are not in the file")));
+            return Err(ParquetError::EOF(format!(
+                "{length} bytes at {start} are not in the file"
+            )));
         }
         self.0.get_bytes(start, length)
     }
