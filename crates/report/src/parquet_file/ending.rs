@@ -8,7 +8,7 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
 /// Where a file ends without an error, the library skips what a damaged header counts, up to 2^31 values of
-/// nothing: hours for a few bytes.
+/// nothing, with a call of the system for each.
 pub(super) struct Ending(pub(super) File);
 
 impl Length for Ending {
