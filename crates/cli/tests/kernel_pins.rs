@@ -118,7 +118,7 @@ fn of_the_unit() -> String {
     kept.fold("-all".to_owned(), |set, name| format!("{set},+{name}"))
 }
 
-/// From Linux 6.6, a part of the system that takes other capabilities as well.
+/// Attached to devices, which Linux can from 6.6 on and which takes CAP_NET_ADMIN.
 fn prompt_acks(place: &Place) -> &'static str {
     let json = place.json();
     let mut numbers = json["kernel"].as_str().unwrap().split('.');

@@ -12,7 +12,7 @@ use parquet::basic::{Encoding, PageType};
 use parquet::column::page::PageReader;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
-use parquet::file::reader::{FileReader, Length, SerializedFileReader};
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::Value;
 
 use self::ending::Ending;
@@ -125,12 +125,11 @@ impl Stored<'_> {
 
 /// What the library would panic at, if anything.
 fn find_damage(file: Ending) -> Result<Option<&'static str>, ParquetError> {
-    let length = file.len();
     let file = SerializedFileReader::new(file)?;
     for group in 0..file.num_row_groups() {
         let group = file.get_row_group(group)?;
         for column in 0..group.num_columns() {
-            if is_outside(group.metadata().column(column), length) {
+            if begins_before_file(group.metadata().column(column)) {
                 return Ok(Some("a column lies outside of the file"));
             }
             if needs_dictionary(&mut *group.get_column_page_reader(column)?)? {
@@ -141,11 +140,9 @@ fn find_damage(file: Ending) -> Result<Option<&'static str>, ParquetError> {
     Ok(None)
 }
 
-fn is_outside(column: &ColumnChunkMetaData, length: u64) -> bool {
+fn begins_before_file(column: &ColumnChunkMetaData) -> bool {
     let begins = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
-    let (begins, size) = (u64::try_from(begins), u64::try_from(column.compressed_size()));
-    let end = begins.ok().zip(size.ok()).and_then(|(begins, size)| begins.checked_add(size));
-    end.is_none_or(|end| end > length)
+    begins < 0 || column.compressed_size() < 0
 }
 
 /// Whether a column has no dictionary, and a page that needs one.
