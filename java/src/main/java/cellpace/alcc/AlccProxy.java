@@ -91,7 +91,7 @@ public final class AlccProxy implements Closeable {
     }
 
     /**
-     * The figures of the open tunnels.
+     * The figures of the open tunnels, from when they have reached the server.
      *
      * @return figures, which do not change
      */
@@ -99,7 +99,9 @@ public final class AlccProxy implements Closeable {
         List<AlccStatistics> all = new ArrayList<AlccStatistics>();
         synchronized (tunnels) {
             for (Tunnel tunnel : tunnels) {
-                all.add(tunnel.far.statistics());
+                if (tunnel.far.isConnected()) {
+                    all.add(tunnel.far.statistics());
+                }
             }
         }
         return all;
