@@ -21,6 +21,7 @@ mod bbr;
 mod bbr3;
 mod controller;
 mod copa;
+mod deferred;
 mod delay_history;
 mod delivery_rate;
 #[cfg(test)]

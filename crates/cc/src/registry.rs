@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cellpace_base::{Param, ParamError, ParamSet, Preset, nearest, split_name};
 use thiserror::Error;
 
+use crate::deferred::{Deferred, Opening};
 use crate::mdi::MdiController;
 use crate::params::{ControllerParams, MarkovWalk, PeerCost, ReadFile, ReceiverParams};
 use crate::{Controller, Receiver, Setup};
@@ -237,16 +238,22 @@ where
 pub struct ControllerSpec {
     text: String,
     params: Arc<dyn ControllerParams>,
+    /// Of the latest [`build_deferred`](ControllerSpec::build_deferred).
+    opening: Arc<Mutex<Option<Opening>>>,
 }
 
 impl ControllerSpec {
+    fn of(text: String, params: Arc<dyn ControllerParams>) -> Self {
+        Self { text, params, opening: Arc::default() }
+    }
+
     /// A controller that is not in the registry: `build` makes one per connection, and results
     /// bear `name`. It has no parameters and no half at the receiver.
     pub fn new(
         name: impl Into<String>,
         build: impl Fn(Setup) -> Box<dyn Controller> + Send + Sync + 'static,
     ) -> Self {
-        Self { text: name.into(), params: Arc::new(ByCaller(build)) }
+        Self::of(name.into(), Arc::new(ByCaller(build)))
     }
 
     /// The same controller, with the same name and half at the receiver, of which each that is built
@@ -257,7 +264,7 @@ impl ControllerSpec {
         wrap: impl Fn(Box<dyn Controller>, &Setup) -> Box<dyn Controller> + Send + Sync + 'static,
     ) -> Self {
         let params = Wrapped { inner: Arc::clone(&self.params), wrap };
-        Self { text: self.text.clone(), params: Arc::new(params) }
+        Self::of(self.text.clone(), Arc::new(params))
     }
 
     /// Returns the name in front of the colon.
@@ -268,6 +275,29 @@ impl ControllerSpec {
     /// Builds a new controller.
     pub fn build(&self, setup: Setup) -> Box<dyn Controller> {
         self.params.build(setup)
+    }
+
+    /// Builds a new controller when its flow first fills the window that it would begin with, or loses a
+    /// packet: until then a few hundred bytes stand in for it, which let that window leave. The
+    /// controller then learns of the packets in flight as if it had been there. What lets no first
+    /// packet leave, or has a half at the receiver, is built at once. For each size of packets one
+    /// controller more is built, to be asked what that window is.
+    pub fn build_deferred(&self, setup: Setup) -> Box<dyn Controller> {
+        let opening = (!self.has_receiver()).then(|| self.opening(&setup));
+        match opening.filter(Opening::lets_a_packet_leave) {
+            Some(opening) => Box::new(Deferred::new(Arc::clone(&self.params), setup, opening)),
+            None => self.build(setup),
+        }
+    }
+
+    fn opening(&self, setup: &Setup) -> Opening {
+        let latest = || self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opening) = latest().filter(|opening| opening.mss == setup.mss) {
+            return opening;
+        }
+        let opening = Opening::of(self.build(setup.clone()).as_ref(), setup.mss);
+        *latest() = Some(opening);
+        opening
     }
 
     /// Whether the controller has a half at the receiver.
@@ -292,7 +322,7 @@ impl ControllerSpec {
     pub fn parse(text: &str, read: &mut ReadFile<'_>) -> Result<Self, SpecError> {
         let mut params = parse_params(text)?;
         params.load(read).map_err(|reason| conflict(text, reason))?;
-        Ok(Self { text: text.trim().to_owned(), params: params.into() })
+        Ok(Self::of(text.trim().to_owned(), params.into()))
     }
 }
 
@@ -355,7 +385,7 @@ impl FromStr for PeerHalf {
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let params = parse_params(text)?.into();
-        Ok(Self(ControllerSpec { text: text.trim().to_owned(), params }))
+        Ok(Self(ControllerSpec::of(text.trim().to_owned(), params)))
     }
 }
 

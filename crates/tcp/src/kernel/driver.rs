@@ -186,7 +186,8 @@ impl KernelDriver {
         let (segment, overhead) = (u64::from(connection.mss), u64::from(connection.overhead));
         let random = Random::seeded(seed, 0);
         let setup = Setup { mss: segment + overhead, start: now(), random };
-        let mut flow = KernelFlow::new(cc.build(setup), now(), segment, overhead, connection.acked);
+        let controller = cc.build_deferred(setup);
+        let mut flow = KernelFlow::new(controller, now(), segment, overhead, connection.acked);
         flow.can_kick(remote.is_some());
         let KernelConnection { cookie, local, peer, .. } = *connection;
         let socket = Arc::new(KernelSocket::new(cookie, local, peer, remote));

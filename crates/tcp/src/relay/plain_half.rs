@@ -71,7 +71,7 @@ impl PlainHalf {
         let member = join(cc.clone());
         let controller = match &member {
             Some(member) => Box::new(member.clone()),
-            None => options.cc.build(cc),
+            None => options.cc.build_deferred(cc),
         };
         let stamps = ack_stamps::stamp_acks(tcp).is_ok().then(AckStamps::new);
         Ok(Self {
