@@ -67,6 +67,17 @@ fn undisturbed(plan: &str, threads: usize) -> Vec<(String, Vec<u8>)> {
     contents(folder.path())
 }
 
+/// Or a plan would be another one in JSON than in TOML.
+#[test]
+fn numbers_come_back_from_json_to_the_last_digit() {
+    for number in ["555555555555555.55555", "0.10000000000000002", "1.7976931348623157e308"] {
+        let plan = PLAN.replace("from = 0.1", &format!("from = {number}"));
+        let plan = SweepPlan::from_toml("plan.toml", &plan).unwrap().canonical();
+        let again = SweepPlan::from_json("plan.json", &plan).unwrap().canonical();
+        assert_eq!(again, plan);
+    }
+}
+
 #[test]
 fn cells_are_every_combination_in_the_order_of_the_plan() {
     let sweep = sweep(PLAN).unwrap();
