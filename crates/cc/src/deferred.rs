@@ -16,12 +16,12 @@ use crate::{
 };
 
 /// A controller is made for a flow with so many packets in flight, however large its window: what
-/// is remembered of each takes 48 bytes.
+/// is remembered of each takes 40 bytes.
 const MOST_IN_FLIGHT: usize = 64;
 
 /// What a new controller answers while nothing has happened.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Opening {
+pub(crate) struct InitialAnswers {
     /// For flows whose full packets have so many bytes.
     pub(crate) mss: u64,
     allowed: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Opening {
     target_rate: Option<Rate>,
 }
 
-impl Opening {
+impl InitialAnswers {
     /// What `new` answers, for flows whose full packets have `mss` bytes.
     pub(crate) fn of(new: &dyn Controller, mss: u64) -> Self {
         Self {
@@ -66,8 +66,8 @@ pub(crate) struct Deferred {
 
 enum Stage {
     /// There is none; these packets are in flight.
-    Opening {
-        opening: Opening,
+    Waiting {
+        initial: InitialAnswers,
         sent: Vec<SentPacket>,
     },
     Begun(Begun),
@@ -80,13 +80,17 @@ struct Begun {
 }
 
 impl Deferred {
-    pub(crate) fn new(params: Arc<dyn ControllerParams>, setup: Setup, opening: Opening) -> Self {
-        Self { params, setup, stage: Stage::Opening { opening, sent: Vec::new() } }
+    pub(crate) fn new(
+        params: Arc<dyn ControllerParams>,
+        setup: Setup,
+        initial: InitialAnswers,
+    ) -> Self {
+        Self { params, setup, stage: Stage::Waiting { initial, sent: Vec::new() } }
     }
 
     /// Makes the controller if there is none.
     fn begin(&mut self, now: Time) -> &mut Begun {
-        if let Stage::Opening { sent, .. } = &self.stage {
+        if let Stage::Waiting { sent, .. } = &self.stage {
             let start = sent.first().map_or(now, |oldest| oldest.now);
             let mut controller = self.params.build(Setup { start, ..self.setup.clone() });
             let stamps = tell(controller.as_mut(), sent);
@@ -94,18 +98,18 @@ impl Deferred {
         }
         match &mut self.stage {
             Stage::Begun(begun) => begun,
-            Stage::Opening { .. } => unreachable!("the controller was made above"),
+            Stage::Waiting { .. } => unreachable!("the controller was made above"),
         }
     }
 
     /// The controller if there is one, or what a new one would answer.
     fn ask<T>(
         &self,
-        opening: impl FnOnce(&Opening) -> T,
+        initial: impl FnOnce(&InitialAnswers) -> T,
         controller: impl FnOnce(&dyn Controller) -> T,
     ) -> T {
         match &self.stage {
-            Stage::Opening { opening: known, .. } => opening(known),
+            Stage::Waiting { initial: known, .. } => initial(known),
             Stage::Begun(begun) => controller(begun.controller.as_ref()),
         }
     }
@@ -131,8 +135,8 @@ impl Begun {
         Some(self.stamps[place].1)
     }
 
-    /// Whether no packet was told of before it left that is as new as the oldest of `numbers`.
-    fn none_of(&self, mut numbers: impl Iterator<Item = u64>) -> bool {
+    /// Whether all of `numbers` left after the controller was made, and bear their stamps themselves.
+    fn all_stamped(&self, mut numbers: impl Iterator<Item = u64>) -> bool {
         self.stamps.last().is_none_or(|(newest, _)| numbers.all(|number| number > *newest))
     }
 
@@ -142,7 +146,7 @@ impl Begun {
     }
 
     fn on_ack(&mut self, ack: &Ack<'_>) {
-        if self.none_of(ack.packets.iter().map(|packet| packet.number)) {
+        if self.all_stamped(ack.packets.iter().map(|packet| packet.number)) {
             self.controller.on_ack(ack);
             return;
         }
@@ -151,7 +155,7 @@ impl Begun {
     }
 
     fn on_loss(&mut self, loss: &Loss<'_>) {
-        if self.none_of(loss.packets.iter().map(|packet| packet.number)) {
+        if self.all_stamped(loss.packets.iter().map(|packet| packet.number)) {
             self.controller.on_loss(loss);
             return;
         }
@@ -168,9 +172,9 @@ impl Controller for Deferred {
     fn on_sent(&mut self, packet: &SentPacket) -> Stamp {
         match &mut self.stage {
             Stage::Begun(begun) => return begun.controller.on_sent(packet),
-            Stage::Opening { opening, sent } => {
+            Stage::Waiting { initial, sent } => {
                 sent.push(*packet);
-                if !opening.is_filled(packet) && sent.len() < MOST_IN_FLIGHT {
+                if !initial.is_filled(packet) && sent.len() < MOST_IN_FLIGHT {
                     return Stamp::default();
                 }
             }
@@ -182,7 +186,7 @@ impl Controller for Deferred {
     fn on_ack(&mut self, ack: &Ack<'_>) {
         match &mut self.stage {
             Stage::Begun(begun) => begun.on_ack(ack),
-            Stage::Opening { sent, .. } => {
+            Stage::Waiting { sent, .. } => {
                 let arrived = |number| ack.packets.iter().any(|packet| packet.number == number);
                 sent.retain(|packet| !arrived(packet.number));
             }
@@ -217,7 +221,7 @@ impl Controller for Deferred {
     }
 
     fn ecn(&self) -> Ecn {
-        self.ask(|opening| opening.ecn, |controller| controller.ecn())
+        self.ask(|initial| initial.ecn, |controller| controller.ecn())
     }
 
     fn on_mark(&mut self, mark: &Mark<'_>) {
@@ -231,7 +235,7 @@ impl Controller for Deferred {
     fn on_path_change(&mut self, now: Time) {
         match &mut self.stage {
             Stage::Begun(begun) => begun.controller.on_path_change(now),
-            Stage::Opening { sent, .. } => sent.clear(),
+            Stage::Waiting { sent, .. } => sent.clear(),
         }
     }
 
@@ -240,24 +244,24 @@ impl Controller for Deferred {
     }
 
     fn target_rate(&self) -> Option<Rate> {
-        self.ask(|opening| opening.target_rate, |controller| controller.target_rate())
+        self.ask(|initial| initial.target_rate, |controller| controller.target_rate())
     }
 
     /// In place of a budget, which would need its controller to be renewed, a window as large.
     fn permit(&self) -> Permit {
-        self.ask(|opening| Permit::Window(opening.allowed), |controller| controller.permit())
+        self.ask(|initial| Permit::Window(initial.allowed), |controller| controller.permit())
     }
 
     fn cwnd(&self) -> u64 {
-        self.ask(|opening| opening.cwnd, |controller| controller.cwnd())
+        self.ask(|initial| initial.cwnd, |controller| controller.cwnd())
     }
 
     fn pacing(&self) -> Option<Pacing> {
-        self.ask(|opening| opening.pacing, |controller| controller.pacing())
+        self.ask(|initial| initial.pacing, |controller| controller.pacing())
     }
 
     fn rto(&self) -> Option<Span> {
-        self.ask(|opening| opening.rto, |controller| controller.rto())
+        self.ask(|initial| initial.rto, |controller| controller.rto())
     }
 
     fn next_deadline(&self) -> Option<Time> {
@@ -273,7 +277,7 @@ impl Controller for Deferred {
     fn poll_event(&mut self) -> Option<(Time, Event)> {
         match &mut self.stage {
             Stage::Begun(begun) => begun.controller.poll_event(),
-            Stage::Opening { .. } => None,
+            Stage::Waiting { .. } => None,
         }
     }
 
@@ -281,14 +285,14 @@ impl Controller for Deferred {
     fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
         match &self.stage {
             Stage::Begun(begun) => begun.controller.inspect(show),
-            Stage::Opening { .. } => self.new_controller().inspect(show),
+            Stage::Waiting { .. } => self.new_controller().inspect(show),
         }
     }
 
     fn profile(&self) -> Option<Profile> {
         match &self.stage {
             Stage::Begun(begun) => begun.controller.profile(),
-            Stage::Opening { .. } => self.new_controller().profile(),
+            Stage::Waiting { .. } => self.new_controller().profile(),
         }
     }
 }

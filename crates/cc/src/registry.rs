@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cellpace_base::{Param, ParamError, ParamSet, Preset, nearest, split_name};
 use thiserror::Error;
 
-use crate::deferred::{Deferred, Opening};
+use crate::deferred::{Deferred, InitialAnswers};
 use crate::mdi::MdiController;
 use crate::params::{ControllerParams, MarkovWalk, PeerCost, ReadFile, ReceiverParams};
 use crate::{Controller, Receiver, Setup};
@@ -238,13 +238,13 @@ where
 pub struct ControllerSpec {
     text: String,
     params: Arc<dyn ControllerParams>,
-    /// Of the latest [`build_deferred`](ControllerSpec::build_deferred).
-    opening: Arc<Mutex<Option<Opening>>>,
+    /// For the size of packets that [`build_deferred`](ControllerSpec::build_deferred) was last given.
+    initial: Arc<Mutex<Option<InitialAnswers>>>,
 }
 
 impl ControllerSpec {
     fn of(text: String, params: Arc<dyn ControllerParams>) -> Self {
-        Self { text, params, opening: Arc::default() }
+        Self { text, params, initial: Arc::default() }
     }
 
     /// A controller that is not in the registry: `build` makes one per connection, and results
@@ -283,21 +283,21 @@ impl ControllerSpec {
     /// packet leave, or has a half at the receiver, is built at once. For each size of packets one
     /// controller more is built, to be asked what that window is.
     pub fn build_deferred(&self, setup: Setup) -> Box<dyn Controller> {
-        let opening = (!self.has_receiver()).then(|| self.opening(&setup));
-        match opening.filter(Opening::lets_a_packet_leave) {
-            Some(opening) => Box::new(Deferred::new(Arc::clone(&self.params), setup, opening)),
+        let initial = (!self.has_receiver()).then(|| self.initial_answers(&setup));
+        match initial.filter(InitialAnswers::lets_a_packet_leave) {
+            Some(initial) => Box::new(Deferred::new(Arc::clone(&self.params), setup, initial)),
             None => self.build(setup),
         }
     }
 
-    fn opening(&self, setup: &Setup) -> Opening {
-        let latest = || self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(opening) = latest().filter(|opening| opening.mss == setup.mss) {
-            return opening;
+    fn initial_answers(&self, setup: &Setup) -> InitialAnswers {
+        let latest = || self.initial.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(initial) = latest().filter(|initial| initial.mss == setup.mss) {
+            return initial;
         }
-        let opening = Opening::of(self.build(setup.clone()).as_ref(), setup.mss);
-        *latest() = Some(opening);
-        opening
+        let initial = InitialAnswers::of(self.build(setup.clone()).as_ref(), setup.mss);
+        *latest() = Some(initial);
+        initial
     }
 
     /// Whether the controller has a half at the receiver.
