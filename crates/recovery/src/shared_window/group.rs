@@ -19,6 +19,14 @@ const MAX_WINDOW: u64 = 1 << 50;
 /// counts: a peer that does not read one connection must not stop the others.
 const PATIENCE: Span = Span::from_secs(1);
 
+/// A flow that may send and has data, but sends nothing for this long, is passed over: TCP below it
+/// takes nothing, say.
+const OFFER_PATIENCE: Span = Span::from_millis(100);
+
+/// A flow whose packets time out while the others' arrive tries again after as many times
+/// [`PATIENCE`] as it had timeouts in a row, up to this.
+const MAX_RETRY_WAITS: u32 = 8;
+
 /// One controller and the flows that share it.
 pub(super) struct WindowGroup {
     pub(super) controller: Box<dyn Controller>,
@@ -50,7 +58,15 @@ struct WindowSeat {
     waiting: u64,
     /// When it last got an ack, or began to wait for one.
     acked_at: Time,
-    /// It got no ack for long: its bytes in flight do not count.
+    /// When an ack last reported one of its packets.
+    delivered_at: Option<Time>,
+    /// It had a timeout, and no ack since: it tries with one packet at a time, after the others, and
+    /// not before this time.
+    retry_at: Option<Time>,
+    /// Since when it could send and did not, with nothing in flight and data that wait.
+    offered_at: Option<Time>,
+    /// It got no ack for long, or used no offer: it claims nothing, and its bytes in flight do not
+    /// count.
     is_stuck: bool,
     /// How its datapath finds the flow.
     token: Option<usize>,
@@ -94,6 +110,9 @@ impl WindowGroup {
             in_flight: 0,
             waiting: 0,
             acked_at: Time::ZERO,
+            delivered_at: None,
+            retry_at: None,
+            offered_at: None,
             is_stuck: false,
             token: None,
             numbers: PacketNumbers::default(),
@@ -104,9 +123,11 @@ impl WindowGroup {
 
     /// A member leaves; what it has in flight counts for no member any more.
     pub(super) fn leave(&mut self, id: usize) {
-        self.settle(id, 0);
+        let prior_in_flight = self.in_flight;
+        self.settle(id, 0, false);
         self.leave_line(id);
         self.seats[id] = None;
+        self.end_count(prior_in_flight);
         self.has_freed = true;
     }
 
@@ -132,6 +153,9 @@ impl WindowGroup {
         if before == bytes {
             return;
         }
+        if bytes == 0 {
+            seat.offered_at = None;
+        }
         self.divided = None;
         if bytes == 0 {
             self.has_freed = true;
@@ -149,30 +173,51 @@ impl WindowGroup {
         self.latest
     }
 
-    /// A member has `after` bytes in flight now.
-    fn settle(&mut self, id: usize, after: u64) {
+    /// A member has `after` bytes in flight now; `is_acked` says that an ack of its own reports it,
+    /// after which it counts again.
+    fn settle(&mut self, id: usize, after: u64, is_acked: bool) {
         let latest = self.latest;
         let Some(seat) = self.seat(id) else { return };
         let before = std::mem::replace(&mut seat.in_flight, after);
-        let is_acked = after < before || before == 0;
-        if is_acked {
+        if after < before || before == 0 {
             seat.acked_at = latest;
         }
-        let was_stuck = is_acked && std::mem::replace(&mut seat.is_stuck, false);
-        let counted = if seat.is_stuck || was_stuck { 0 } else { before };
+        if after > 0 {
+            seat.offered_at = None;
+        }
+        let counted = if seat.is_stuck { 0 } else { before };
+        seat.is_stuck &= !is_acked;
+        seat.retry_at = seat.retry_at.filter(|_| !is_acked);
         let counts = if seat.is_stuck { 0 } else { after };
         self.in_flight = (self.in_flight + counts).saturating_sub(counted);
         self.divided = None;
         self.has_freed |= after < before;
     }
 
-    /// When a member that gets no ack stops to count, in its present state.
+    /// Packets of members stopped to count that no report to the controller names. The next ack sets
+    /// its own count right. Where none is to come, a controller that grants budgets would wait for
+    /// one for ever.
+    fn end_count(&mut self, prior_in_flight: u64) {
+        let is_over = self.in_flight == 0 && prior_in_flight > 0;
+        if is_over && !self.controller.permit().is_window() {
+            let (now, next_number) = (self.latest, self.next_number);
+            let timeout = Timeout { now, prior_in_flight, in_a_row: 1, next_number };
+            self.controller.on_timeout(&timeout);
+        }
+    }
+
+    /// When a member that gets no ack, or does not send although it may, stops to count in its
+    /// present state.
     fn stuck_at(&self, seat: &WindowSeat) -> Option<Time> {
-        let counts = seat.in_flight > 0 && !seat.is_stuck;
-        counts.then(|| seat.acked_at + PATIENCE + self.rtt.rto())
+        match seat.in_flight {
+            _ if seat.is_stuck => None,
+            0 => Some(seat.offered_at? + OFFER_PATIENCE),
+            _ => Some(seat.acked_at + PATIENCE + self.rtt.rto()),
+        }
     }
 
     fn pass_over_stuck(&mut self) {
+        let prior_in_flight = self.in_flight;
         for id in 0..self.seats.len() {
             let at = self.seats[id].as_ref().and_then(|seat| self.stuck_at(seat));
             if at.is_none_or(|at| at > self.latest) {
@@ -180,11 +225,13 @@ impl WindowGroup {
             }
             let Some(seat) = self.seat(id) else { continue };
             seat.is_stuck = true;
+            seat.offered_at = None;
             let in_flight = seat.in_flight;
             self.in_flight = self.in_flight.saturating_sub(in_flight);
             self.divided = None;
             self.has_freed = true;
         }
+        self.end_count(prior_in_flight);
     }
 
     fn divide(&mut self) {
@@ -192,13 +239,20 @@ impl WindowGroup {
         if self.divided == Some(window) {
             return;
         }
+        let is_contended = self.seats.iter().flatten().filter(|seat| seat.waiting > 0).count() > 1;
         self.claims.clear();
         self.claims.extend(self.seats.iter().map(|seat| {
             let Some(seat) = seat.as_ref().filter(|seat| !seat.is_stuck) else {
                 return WindowClaim::default();
             };
-            // With room for headers, and never so little that a packet does not fit.
-            let more = if seat.waiting > 0 { seat.waiting * 9 / 8 + self.mss } else { 0 };
+            let more = match seat.waiting {
+                0 => 0,
+                _ if seat.retry_at.is_some() && is_contended => {
+                    self.mss.saturating_sub(seat.in_flight)
+                }
+                // With room for headers, and never so little that a packet does not fit.
+                waiting => waiting * 9 / 8 + self.mss,
+            };
             WindowClaim { weight: seat.weight, demand: seat.in_flight + more, share: 0 }
         }));
         divide(window, &mut self.claims);
@@ -211,9 +265,10 @@ impl WindowGroup {
         self.claims.get(id).map_or(0, |claim| claim.share)
     }
 
-    /// A member's part of the window as a fraction of what is divided.
+    /// A member's part of the window as a fraction of what is divided; at least a packet, so that
+    /// the pacer holds none back for ever.
     pub(super) fn fraction(&mut self, id: usize) -> f64 {
-        let share = self.share(id).max(1) as f64;
+        let share = self.share(id).max(self.mss) as f64;
         let all = self.claims.iter().map(|claim| claim.share).sum::<u64>().max(1) as f64;
         (share / all).min(1.0)
     }
@@ -226,7 +281,7 @@ impl WindowGroup {
         let own = match self.share(id).saturating_sub(in_flight) {
             // Parts smaller than a packet take turns.
             small if small < self.mss && in_flight == 0 => {
-                if self.is_next(id) {
+                if self.has_turn(id) {
                     self.mss
                 } else {
                     0
@@ -234,21 +289,55 @@ impl WindowGroup {
             }
             own => own,
         };
-        let allowed = own.min(total);
-        if allowed < self.mss && !self.line.contains(&id) {
-            self.line.push_back(id);
-        }
+        let allowed = if self.must_wait(id) { 0 } else { own.min(total) };
+        self.note_offer(id, allowed >= self.mss);
         match permit {
             Permit::Window(_) => Permit::Window(in_flight.saturating_add(allowed)),
             Permit::Budget(_) => Permit::Budget(allowed),
         }
     }
 
-    /// Whether no member without a packet in flight has waited longer.
-    fn is_next(&self, id: usize) -> bool {
-        let has_nothing =
-            |id: &&usize| self.seats[**id].as_ref().is_some_and(|seat| seat.in_flight == 0);
-        self.line.iter().find(has_nothing).is_none_or(|next| *next == id)
+    /// A member with data was told whether it may send: it waits in line, or its offer begins.
+    fn note_offer(&mut self, id: usize, may_send: bool) {
+        let latest = self.latest;
+        let Some(seat) = self.seat(id).filter(|seat| seat.waiting > 0) else { return };
+        if may_send && seat.in_flight == 0 && !seat.is_stuck {
+            seat.offered_at.get_or_insert(latest);
+        }
+        if !may_send && !self.line.contains(&id) {
+            self.line.push_back(id);
+        }
+    }
+
+    /// Whether a member had a timeout so shortly ago that it does not try again.
+    fn must_wait(&self, id: usize) -> bool {
+        let retry_at = self.seats[id].as_ref().and_then(|seat| seat.retry_at);
+        retry_at.is_some_and(|at| at > self.latest)
+    }
+
+    /// Whether no member that could use the turn has waited longer. Those that are in doubt come
+    /// last. One that is stuck holds no other up, and may try whenever there is room.
+    fn has_turn(&self, id: usize) -> bool {
+        let Some(seat) = &self.seats[id] else { return false };
+        let could_use = |other: &&usize| {
+            self.seats[**other].as_ref().is_some_and(|other| {
+                let is_before = seat.retry_at.is_some() || other.retry_at.is_none();
+                other.in_flight == 0 && !other.is_stuck && is_before
+            })
+        };
+        let is_sure = |other: &&usize| {
+            could_use(other)
+                && self.seats[**other].as_ref().is_some_and(|other| other.retry_at.is_none())
+        };
+        let may_try = |other: &&usize| could_use(other) && !self.must_wait(**other);
+        let next = self.line.iter().find(is_sure).or_else(|| self.line.iter().find(may_try));
+        seat.is_stuck || next.is_none_or(|next| *next == id)
+    }
+
+    #[cfg(test)]
+    pub(super) fn counted_in_flight(&self) -> u64 {
+        let counted = self.seats.iter().flatten().filter(|seat| !seat.is_stuck);
+        counted.map(|seat| seat.in_flight).sum()
     }
 
     fn leave_line(&mut self, id: usize) {
@@ -260,7 +349,7 @@ impl WindowGroup {
     /// Whether a member other than this one has data that waits.
     fn others_wait(&self, id: usize) -> bool {
         let others = self.seats.iter().enumerate().filter(|(other, _)| *other != id);
-        others.filter_map(|(_, seat)| seat.as_ref()).any(|seat| seat.waiting > 0)
+        others.filter_map(|(_, seat)| seat.as_ref()).any(|seat| seat.waiting > 0 && !seat.is_stuck)
     }
 
     /// When a member wants to be called: for the controller, or as another one may be stuck.
@@ -270,7 +359,9 @@ impl WindowGroup {
             return own;
         }
         let stuck = self.seats.iter().flatten().filter_map(|seat| self.stuck_at(seat)).min();
-        [own, stuck.filter(|at| *at > self.latest)].into_iter().flatten().min()
+        let retry = self.seats[id].as_ref().and_then(|seat| seat.retry_at);
+        let later = [stuck, retry].into_iter().flatten().filter(|at| *at > self.latest);
+        later.chain(own).min()
     }
 
     pub(super) fn on_deadline(&mut self, now: Time) {
@@ -284,7 +375,7 @@ impl WindowGroup {
 
     pub(super) fn on_sent(&mut self, id: usize, packet: &SentPacket) -> Stamp {
         let now = self.advance(packet.now);
-        self.settle(id, packet.in_flight);
+        self.settle(id, packet.in_flight, false);
         self.leave_line(id);
         let number = self.next_number;
         self.next_number += 1;
@@ -292,14 +383,18 @@ impl WindowGroup {
             seat.numbers.push(packet.number, number);
         }
         let app_limited = packet.app_limited && !self.others_wait(id);
-        let in_flight = self.in_flight;
+        // At least this packet, be it of a member that does not count.
+        let in_flight = self.in_flight.max(packet.in_flight);
         self.controller.on_sent(&SentPacket { now, number, in_flight, app_limited, ..*packet })
     }
 
     pub(super) fn on_ack(&mut self, id: usize, ack: &Ack<'_>) {
         let now = self.advance(ack.now);
         let prior_in_flight = self.in_flight;
-        self.settle(id, ack.in_flight);
+        self.settle(id, ack.in_flight, true);
+        if let Some(seat) = self.seat(id) {
+            seat.delivered_at = Some(now);
+        }
         self.rtt.sample(ack.newest().rtt);
         let Self { controller, rtt, next_number, in_flight, acked, seats, .. } = self;
         let Some(seat) = seats.get_mut(id).and_then(Option::as_mut) else { return };
@@ -323,7 +418,7 @@ impl WindowGroup {
     pub(super) fn on_loss(&mut self, id: usize, loss: &Loss<'_>) {
         let now = self.advance(loss.now);
         let prior_in_flight = self.in_flight;
-        self.settle(id, loss.in_flight);
+        self.settle(id, loss.in_flight, false);
         let Self { controller, rtt, next_number, in_flight, lost, seats, .. } = self;
         let Some(seat) = seats.get_mut(id).and_then(Option::as_mut) else { return };
         lost.clear();
@@ -346,13 +441,33 @@ impl WindowGroup {
     pub(super) fn on_timeout(&mut self, id: usize, timeout: &Timeout) {
         let now = self.advance(timeout.now);
         let prior_in_flight = self.in_flight;
-        self.settle(id, 0);
+        let others_deliver = self.others_deliver(id);
+        self.settle(id, 0, false);
         if let Some(seat) = self.seat(id) {
             seat.numbers.give_up();
+            let wait = PATIENCE * u64::from(timeout.in_a_row.min(MAX_RETRY_WAITS));
+            seat.retry_at = Some(if others_deliver { now + wait } else { now });
+            seat.is_stuck |= others_deliver;
+        }
+        if others_deliver && self.in_flight > 0 {
+            // Should it prove spurious, there is nothing to undo.
+            self.timed_out = self.timed_out.filter(|before| *before != id);
+            return;
         }
         self.timed_out = Some(id);
         let next_number = self.next_number;
         self.controller.on_timeout(&Timeout { now, prior_in_flight, next_number, ..*timeout });
+    }
+
+    /// Whether acks of other members came while this one waited for its own, and not only of what had
+    /// left before: then the path delivers, and a timeout that one peer causes by reading nothing must
+    /// not close the window of all.
+    fn others_deliver(&self, id: usize) -> bool {
+        let Some(since) = self.seats[id].as_ref().map(|seat| seat.acked_at) else { return false };
+        let recent = since + (self.latest - since) / 2;
+        let others = self.seats.iter().enumerate().filter(|(other, _)| *other != id);
+        let mut others = others.filter_map(|(_, seat)| seat.as_ref()?.delivered_at);
+        others.any(|at| at > recent)
     }
 
     pub(super) fn on_spurious(&mut self, id: usize, spurious: &Spurious<'_>) {

@@ -181,6 +181,7 @@ mod tests {
     use crate::shared_window::SharedWindows;
     use crate::{Arrived, PacedSender, Sending};
     use cellpace_cc::{ControllerSpec, Random, Setup};
+    use proptest::prelude::*;
 
     const WIRE: u64 = 1500;
 
@@ -370,6 +371,132 @@ mod tests {
             }
             let (group, _) = flows[0].member.group();
             assert_eq!(group.in_flight, 0, "{}", info.name);
+        }
+    }
+
+    /// How a member stops to take part, though it has data.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Stall {
+        /// No ack comes any more.
+        NoAcks,
+        /// It sends nothing, and does not say so.
+        NoCalls,
+        /// TCP below it takes nothing: it says that nothing can be sent.
+        Refused,
+    }
+
+    /// Flows that share a window and a bottleneck of 250 packets a second with a buffer of 40, 40 ms
+    /// from end to end. Some stall.
+    struct Bottleneck {
+        flows: Vec<Flow>,
+        /// When the flow stalls, in ms, and how.
+        stalls: Vec<Option<(u64, Stall)>>,
+        free_at: Time,
+        /// Acks on their way: when, the flow, the packet.
+        acks: std::collections::VecDeque<(Time, usize, u64)>,
+    }
+
+    impl Bottleneck {
+        const SERVICE: Span = Span::from_millis(4);
+
+        fn stall(&self, at: usize, ms: u64) -> Option<Stall> {
+            self.stalls[at].filter(|(from, _)| ms >= *from).map(|(_, how)| how)
+        }
+
+        fn step(&mut self, ms: u64) {
+            let now = Time::from_millis(ms);
+            while let Some((_, at, number)) = self.acks.pop_front_if(|(time, ..)| *time <= now) {
+                if self.stall(at, ms) != Some(Stall::NoAcks) {
+                    self.flows[at].ack(now, number..number + 1);
+                }
+            }
+            for at in 0..self.flows.len() {
+                let stall = self.stall(at, ms);
+                let flow = &mut self.flows[at];
+                if flow.next_deadline().is_some_and(|time| time <= now) {
+                    flow.sender.on_timer(now);
+                }
+                flow.queued = 4;
+                let before = flow.sent;
+                match stall {
+                    None | Some(Stall::NoAcks) => flow.release(now),
+                    Some(Stall::NoCalls) => {
+                        flow.member.set_waiting(now, 4 * WIRE);
+                        flow.sender.ready(now, WIRE);
+                    }
+                    Some(Stall::Refused) => {
+                        flow.member.set_waiting(now, 4 * WIRE);
+                        flow.sender.ready(now, WIRE);
+                        flow.member.set_waiting(now, 0);
+                        // The datapath looks at the window whatever happens.
+                        flow.sender.remaining();
+                    }
+                }
+                for number in before..flow.sent {
+                    let start = self.free_at.max(now);
+                    if start.since(now) < Self::SERVICE * 40 {
+                        self.free_at = start + Self::SERVICE;
+                        self.acks.push_back((self.free_at + Span::from_millis(40), at, number));
+                    }
+                }
+            }
+        }
+
+        /// Whether what counts as in flight is what its members have there that are not stuck.
+        fn check(&self) {
+            let (group, _) = self.flows[0].member.group();
+            let counted: u64 = group.counted_in_flight();
+            assert_eq!(group.in_flight, counted);
+        }
+    }
+
+    /// The first flow never stalls, and the others as `stalls` say. Returns what it has sent in the
+    /// last of three times ten seconds.
+    fn sent_beside_stalled(cc: &str, stalls: &[Option<(u64, Stall)>]) -> u64 {
+        let flows = flows(cc, &vec![1; stalls.len() + 1]);
+        let stalls = std::iter::once(None).chain(stalls.iter().copied()).collect();
+        let acks = std::collections::VecDeque::new();
+        let mut path = Bottleneck { flows, stalls, free_at: Time::ZERO, acks };
+        let mut before = 0;
+        for ms in (0..30_000).step_by(2) {
+            if ms == 20_000 {
+                before = path.flows[0].sent;
+            }
+            path.step(ms);
+            path.check();
+        }
+        path.flows[0].sent - before
+    }
+
+    #[test]
+    fn twenty_five_flows_that_stall_do_not_stop_another() {
+        for cc in ["copa", "verus", "cubic", "pace", "bbr", "fixed:cwnd=2pkts"] {
+            for stall in [Stall::NoAcks, Stall::NoCalls, Stall::Refused] {
+                for from in [0, 300] {
+                    let sent = sent_beside_stalled(cc, &[Some((from, stall)); 25]);
+                    // Alone it would send 2500.
+                    let least = if cc.starts_with("fixed") { 200 } else { 1000 };
+                    assert!(sent > least, "{cc}, {stall:?} from {from} ms on: {sent}");
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn flows_that_stall_at_any_point_do_not_stop_another(
+            cc in prop::sample::select(vec!["copa", "verus", "cubic", "fixed:cwnd=2pkts"]),
+            stalls in prop::collection::vec(prop::option::weighted(0.8, (
+                0_u64..15_000,
+                prop::sample::select(vec![Stall::NoAcks, Stall::NoCalls, Stall::Refused]),
+            )), 1..40),
+        ) {
+            let sent = sent_beside_stalled(cc, &stalls);
+            let live = 1 + stalls.iter().filter(|stall| stall.is_none()).count() as u64;
+            // A quarter of its fair part of the link; two packets a round trip are 50 a second.
+            let all = if cc.starts_with("fixed") { 300 } else { 2500 };
+            prop_assert!(sent >= all / live / 4, "{cc}: {sent} beside {} others that go on", live - 1);
         }
     }
 
