@@ -3,7 +3,7 @@
 
 # Inside a network of its own, so that the ports of the README are free.
 in_a_network() {
-    unshare --net -- chroot "$work/root" env PATH=/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin:/opt/cargo/bin HOME=/root \
+    unshare --net -- chroot "$work/root" env PATH=/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin:/root/.cargo/bin HOME=/root \
         LC_ALL=C CARGO_HOME=/opt/cargo RUSTUP_HOME=/opt/rustup sh -euc 'ip link set lo up; cd /root/first; eval "$1"' sh "$1"
 }
 
@@ -21,7 +21,7 @@ timed() {
 what_the_readme_names() {
     inside apt-get update -qq
     inside apt-get install -y -qq --no-install-recommends gcc libc6-dev make clang libelf-dev zlib1g-dev pkg-config \
-        python3 curl jq iproute2 git >/dev/null 2>&1
+        python3 curl jq iproute2 git sudo >/dev/null 2>&1
     mkdir -p "$work/root/opt/cargo" "$work/root/opt/rustup" "$work/root/root/first" "$work/root/dev/net"
     mount --bind "${CARGO_HOME:-$HOME/.cargo}" "$work/root/opt/cargo"
     mount --bind "${RUSTUP_HOME:-$HOME/.rustup}" "$work/root/opt/rustup"
@@ -31,10 +31,14 @@ what_the_readme_names() {
     git clone --quiet "$repository" "$work/root/root/cellpace"
 }
 
+# The commands of the README's block for installation. Cargo's folder is that of this machine, so it shall put the
+# program where it would without.
 install_from_the_clone() {
-    inside env CARGO_HOME=/opt/cargo RUSTUP_HOME=/opt/rustup PATH="/opt/cargo/bin:/usr/bin:/bin" sh -euc \
-        'cd /root/cellpace && cargo install --quiet --path crates/cli --locked --root /usr/local'
+    inside env CARGO_HOME=/opt/cargo RUSTUP_HOME=/opt/rustup CARGO_INSTALL_ROOT=/root/.cargo HOME=/root \
+        PATH="/opt/cargo/bin:/usr/bin:/bin" sh -euc "cd /root/cellpace; $(readme_installation)"
 }
+
+readme_installation() { sed -n '/^```sh$/,/^```$/{/^```/d;p}' "$repository/README.md" | sed '/^$/q'; }
 
 # The lines of the README that begin with a prompt, those of one block after the other.
 readme_commands() { sed -n 's/^\$ //p' "$repository/README.md"; }
@@ -44,8 +48,7 @@ first_steps() {
     timed "what the README names, by apt" what_the_readme_names
     timed "cargo install" install_from_the_clone
     timed "the first comparison" in_a_network "$(readme_commands | grep '^cellpace compare')"
-    timed "the first server, and its client behind a link" in_a_network \
-        "sudo() { \"\$@\"; }; $(readme_commands | grep -v '^cellpace compare')"
+    timed "the first server, and its client behind a link" in_a_network "$(readme_commands | grep -v '^cellpace compare')"
     unmount
     rm -rf --one-file-system "$work/root"
 }
