@@ -12,6 +12,8 @@ CCS = [OURS, *OTHERS]
 RTT_MS = 40
 # When the second flow starts: who gets what depends on it, so each row of shares has a run for each.
 STARTS = [0, 0.3, 0.7, 1.3, 2, 3]
+# Each of them over another RTT, by fractions of a packet's time: shares hang on how packets meet.
+RTTS_MS = dict(zip(STARTS, [40, 40.2, 40.4, 40.6, 40.8, 41]))
 # A packet of 1500 bytes.
 PACKET_BITS = 12000
 
@@ -33,8 +35,8 @@ def verdicts(first, rows):
     return table([first, "asked", *(f"`{cc}`" for cc in CCS), "verdict"], lines)
 
 
-def run(flows, trace="constant:12mbit", queue="2MB", seconds=60, skip=10, bin="100ms"):
-    return simulate(f'trace = "{trace}"\nrtt = "{RTT_MS}ms"\nqueue = "droptail:{queue}"\nduration = "{seconds}s"\n'
+def run(flows, trace="constant:12mbit", queue="2MB", seconds=60, skip=10, bin="100ms", start=0):
+    return simulate(f'trace = "{trace}"\nrtt = "{RTTS_MS[start]}ms"\nqueue = "droptail:{queue}"\nduration = "{seconds}s"\n'
                     f'skip = "{skip}s"\nbin = "{bin}"\n{flows}')
 
 
@@ -131,14 +133,14 @@ def sharing():
     def row(name, least, flows, trace="constant:12mbit"):
         cells = {}
         for cc in CCS:
-            runs = {start: run(flows(cc, start), trace, seconds=30, skip=20) for start in STARTS}
+            runs = {start: run(flows(cc, start), trace, seconds=30, skip=20, start=start) for start in STARTS}
             text, met = of_starts(lambda start: jain(rates(runs[start])), lambda index: least is not None and index > least)
             cells[cc] = f"{text}, {max(map(p95, runs.values())):.0f} ms", met
         return name, f"above {least}" if least else None, cells
 
     def late(cc):
         def share(start):
-            got = rates(run(flow(cc) + flow(cc, f'start = "{20 + start}s"'), seconds=30 + start, skip=25 + start))
+            got = rates(run(flow(cc) + flow(cc, f'start = "{20 + start}s"'), seconds=30 + start, skip=25 + start, start=start))
             return 2 * got[1] / sum(got)
 
         return of_starts(share, lambda share: share >= 0.8)
@@ -172,7 +174,7 @@ def beside():
         for name, queue in BUFFERS.items():
             def share(cc):
                 def of(start):
-                    got = rates(run(flow(cc) + flow(other, f'start = "{start}s"'), queue=queue))
+                    got = rates(run(flow(cc) + flow(other, f'start = "{start}s"'), queue=queue, start=start))
                     return 2 * got[0] / sum(got)
                 return of
 
@@ -184,7 +186,7 @@ def beside():
         for name in ("1 BDP", "5 BDP"):
             def left(cc):
                 return lambda start: p95(run(flow(cc) + flow(other, f'start = "{start}s"', 'stop = "30s"'),
-                                             queue=BUFFERS[name], skip=35))
+                                             queue=BUFFERS[name], skip=35, start=start))
 
             rows.append((f"p95 in ms, from 5 s after `{other}` left {name}", "5",
                          {cc: of_starts(left(cc), lambda delay: delay <= 5, digits=0) for cc in CCS}))

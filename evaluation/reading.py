@@ -1,6 +1,7 @@
 """The tables of docs/reading-results.md: which controller for what, random loss, and single figures
 that its text needs. All of it is in virtual time, and needs no recorded trace."""
-from statistics import mean
+from math import sqrt
+from statistics import mean, stdev
 
 from program import compare, simulate, table
 
@@ -19,7 +20,7 @@ L4S_CONTROLLERS = ["prague", "bbr3:ecn=true", "cubic:ecn=true", "cubic", "copa",
 # Flows that share a link.
 SHARED = """\
 trace = "{trace}"
-rtt = "40ms"
+rtt = "{rtt}ms"
 queue = "{queue}"
 duration = "{seconds}s"
 skip = "{skip}s"
@@ -27,6 +28,10 @@ skip = "{skip}s"
 """
 # Deep, as base stations have it; one bandwidth-delay product; and fair.
 QUEUES = {"2 MB": "droptail:2MB", "60 kB": "droptail:60kB", "FQ-CoDel": "fq_codel"}
+# Shares hang on how packets meet, so those beside Cubic are means over RTTs: a packet takes 1 ms.
+RTTS = [40 + tenths / 10 for tenths in range(11)]
+# Student's t for 95 % and eleven RTTs.
+T = 2.228
 CALL = '[[flow]]\nudp = "500kbit"\n'
 
 
@@ -51,15 +56,19 @@ def choice():
     return table(["controller", "bulk", "a call beside it", "first second", "beside Cubic", "with 1 % loss", "5G"], rows)
 
 
-def shared(trace, flows, queue="2 MB", seconds=60, skip=10):
+def shared(trace, flows, queue="2 MB", seconds=60, skip=10, rtt=40):
     """Runs of a scenario, one for each seed."""
-    scenario = SHARED.format(trace=trace, queue=QUEUES[queue], seconds=seconds, skip=skip) + flows
+    scenario = SHARED.format(trace=trace, queue=QUEUES[queue], seconds=seconds, skip=skip, rtt=rtt) + flows
     return [simulate(scenario, "--seed", seed) for seed in range(1, SEEDS + 1)]
 
 
 def beside_cubic(cc, queue):
-    """Its share of the throughput of the two, on 12 Mbit/s."""
-    return f"{100 * mean(map(first_share, shared('constant:12mbit', flow(cc) + flow('cubic'), queue))):.0f} %"
+    """Its share of the throughput of the two, on 12 Mbit/s: the mean over RTTs with its 95 % interval."""
+    def of(rtt):
+        return 100 * mean(map(first_share, shared("constant:12mbit", flow(cc) + flow("cubic"), queue, rtt=rtt)))
+
+    shares = [of(rtt) for rtt in RTTS]
+    return f"{mean(shares):.0f} ± {T * stdev(shares) / sqrt(len(shares)):.0f} %"
 
 
 def first_share(run):

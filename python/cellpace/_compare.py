@@ -26,6 +26,7 @@ def compare(
     from_: Quantity = "0s",
     impair: str | Iterable[str] = (),
     jitter: str = "none",
+    send_jitter: str = "100%",
     handover: str | Iterable[str] = (),
     acks: str = "every",
     skip: Quantity | None = None,
@@ -52,6 +53,8 @@ def compare(
     from_: where in the traces the runs begin.
     impair: packets out of order, twice, damaged, e.g. ``"reorder=1%/5ms"``.
     jitter: jitter of the radio link, e.g. ``"harq:bler=10%,rtt=8ms"``.
+    send_jitter: random delay before each packet where ``flows`` share the link, in shares of a packet's
+        time at its mean rate; ``"0%"``: none.
     handover: handovers, e.g. ``"30s/200ms/80ms/lost"``.
     acks: when receivers acknowledge, ``"every"`` packet or ``"delayed:40ms"``.
     skip: left out of the figures at the start; ``None``: 2 s.
@@ -77,6 +80,7 @@ def compare(
         "from": written("from_", from_),
         "impair": several("impair", impair),
         "jitter": written("jitter", jitter),
+        "send_jitter": written("send_jitter", send_jitter),
         "handover": several("handover", handover),
         "acks": written("acks", acks),
         "skip": optional("skip", skip),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import warnings
 from os import PathLike
 from typing import Any
 
@@ -23,6 +24,9 @@ class Results(Table):
     def __init__(self, native: _native.Results) -> None:
         super().__init__(native.runs())
         self._results = native
+        if (unvaried := native.unvaried()) is not None:
+            # Where `compare` or `simulate` was called.
+            warnings.warn(unvaried, stacklevel=3)
 
     def __repr__(self) -> str:
         return self._results.text()

@@ -73,6 +73,8 @@ class Scenario:
     """The queue at the bottleneck."""
     loss: str = "0%"
     """Random loss."""
+    send_jitter: str = "100%"
+    """Random delay before each packet where flows share the link, in shares of a packet's time."""
     duration: Quantity | None = None
     """Length of a run; ``None``: the trace's, at most 300 s, and 60 s where it has no end."""
     skip: Quantity | None = None
@@ -86,7 +88,7 @@ class Scenario:
         """Returns the scenario as ``cellpace sim`` reads it."""
         trace = "constant:1mbit" if isinstance(self.trace, Trace) else written("trace", self.trace)
         lines = [f"trace = {_toml(trace)}"]
-        for key in ("rtt", "queue", "loss", "duration", "skip"):
+        for key in ("rtt", "queue", "loss", "send_jitter", "duration", "skip"):
             if (value := getattr(self, key)) is not None:
                 lines.append(f"{key} = {_toml(written(key, value))}")
         lines.append(f"seed = {self.seed}")

@@ -33,7 +33,8 @@ def test_every_option_means_what_it_means_to_the_program(program: Program) -> No
         *("--rtt=30ms", "--queue=droptail:100pkts", "--loss=1%", "--uplink-loss=2%", "--from=1s"),
         *("--impair=reorder=1%/5ms", "--impair=up:duplicate=1%", "--jitter=harq:bler=10%,rtt=8ms"),
         *("--handover=3s/100ms/60ms/lost", "--acks=delayed:40ms", "--skip=1s", "--duration=8s"),
-        *("--flows=2", "--transfer=1MB,count=4,gap=100ms", "--seed=7", "--repeat=2", "--json=-"),
+        *("--flows=2", "--send-jitter=50%", "--transfer=1MB,count=4,gap=100ms", "--seed=7", "--repeat=2"),
+        "--json=-",
     )
     ours = cp.compare(
         "copa",
@@ -51,6 +52,7 @@ def test_every_option_means_what_it_means_to_the_program(program: Program) -> No
         skip="1s",
         duration="8s",
         flows=2,
+        send_jitter="50%",
         transfer="1MB,count=4,gap=100ms",
         seeds=[7, 8],
     )
@@ -92,7 +94,7 @@ def test_what_is_wrong_with_a_video_is_said() -> None:
 
 
 def test_one_row_for_each_run_with_the_documents_values() -> None:
-    runs = cp.compare(["verus", "cubic"], "constant:5mbit", duration="3s", seeds=range(3))
+    runs = cp.compare(["verus", "cubic"], "constant:5mbit", loss="0.1%", duration="3s", seeds=range(3))
     assert len(runs) == 6
     for row, run in zip(runs.to_dicts(), runs.document["runs"], strict=True):
         for name in ("cc", "seed", "throughput_mbps", "packets", "jain"):
@@ -105,6 +107,18 @@ def test_one_row_for_each_run_with_the_documents_values() -> None:
     assert len(series) == 30 and series["start_s"][1] == 0.1
     with pytest.raises(IndexError):
         runs.series(6)
+
+
+def test_seeds_that_change_nothing_are_reported() -> None:
+    with pytest.warns(UserWarning, match="cubic on constant:5mbit: all seeds gave the same figures"):
+        cp.compare(["bbr", "cubic"], "constant:5mbit", duration="3s", seeds=[1, 2])
+    alone = 'trace = "constant:5mbit"\nduration = "3s"\n[[flow]]\ncc = "cubic"\n'
+    with pytest.warns(UserWarning, match="the same figures"):
+        cp.simulate(alone, seeds=[1, 2])
+    # Flows that share the link have jitter; without it they are the same again.
+    cp.simulate(alone + "count = 2\n", seeds=[1, 2])
+    with pytest.warns(UserWarning, match="the same figures"):
+        cp.compare("cubic", "constant:5mbit", flows=2, send_jitter="0%", duration="3s", seeds=[1, 2])
 
 
 def test_the_number_of_jobs_makes_no_difference() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def runs() -> cp.Results:
-    return cp.compare(["verus", "cubic"], "constant:5mbit", duration="3s", seeds=range(2))
+    return cp.compare(["verus", "cubic"], "constant:5mbit", loss="0.1%", duration="3s", seeds=range(2))
 
 
 def test_numpy_gets_columns_with_their_types(runs: cp.Results) -> None:

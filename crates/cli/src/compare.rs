@@ -8,6 +8,7 @@ use cellpace_cc::find_controller;
 use cellpace_lab::{
     Batch, Experiment, LabError, NamedTrace, StackSpec, read_controller, trace_files,
 };
+use cellpace_path::SendJitterSpec;
 use cellpace_sim::{AckPolicy, Scenario, TransferSpec, VideoSpec};
 use clap::Args;
 
@@ -48,6 +49,10 @@ pub(crate) struct CompareArgs {
     /// Flows of the same controller that share the link
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = whole(1..=10_000_u32))]
     flows: u32,
+    /// Random delay before each packet where flows share the link, in shares of the time of one packet
+    /// at its mean rate, which keeps phase effects out (0%: none)
+    #[arg(long, value_name = "SHARE", default_value = "100%")]
+    send_jitter: String,
     /// Downloads in place of an endless stream: 20MB,count=30,gap=1s. More keys: every, connection,
     /// handshake, tls, request, answer_after, timeout; sizes also lognormal:..., pareto:...,
     /// file:SIZES, 10kB+1MB in turn
@@ -91,6 +96,7 @@ fn experiment(args: &CompareArgs) -> Result<Experiment, CommandError> {
     let controllers: Result<Vec<_>, _> = args.ccs.iter().map(read).collect();
     let mut files = trace_files();
     let acks = named("--acks", args.acks.parse::<AckPolicy>())?;
+    let send_jitter = named("--send-jitter", args.send_jitter.parse::<SendJitterSpec>())?;
     let traces = named("--trace", NamedTrace::read_all(&args.traces, &mut files))?;
     let traces = traces.into_iter().map(|trace| trace.starting_at(args.path.from));
     let transfer = args.transfer.as_deref().map(|text| TransferSpec::parse(text, &mut files));
@@ -103,7 +109,7 @@ fn experiment(args: &CompareArgs) -> Result<Experiment, CommandError> {
         transfer: named("--transfer", transfer.transpose())?,
         video: named("--video", args.video.as_deref().map(VideoSpec::read).transpose())?,
         duration: args.path.link.duration,
-        path: Scenario { acks, ..args.path.conditions(&mut files)? },
+        path: Scenario { acks, send_jitter, ..args.path.conditions(&mut files)? },
     })
 }
 

@@ -186,6 +186,9 @@ impl Outputs {
                 "{missing} of {all} runs ended in the middle"
             )));
         }
+        if let Some(sentence) = comparison.unvaried() {
+            complain(&sentence);
+        }
         match failed.into_iter().next() {
             Some(error) => Err(error.into()),
             None => written.map(|()| ExitCode::SUCCESS),

@@ -139,6 +139,8 @@ impl PathOptions {
             handovers: handovers.clone(),
             impair: scenario.impair,
             jitter: scenario.jitter,
+            // Real senders bring their own.
+            send_jitter: Vec::new(),
         };
         let up = PathSpec {
             trace: scenario.uplink,

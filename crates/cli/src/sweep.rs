@@ -23,7 +23,7 @@ use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted, interruption
 A plan; every field may be one value or a list:
   trace = [\"lte-driving\", \"constant:12mbit\"]   # and the other options of compare: rtt, queue,
   rtt = [\"20ms\", \"80ms\"]                       # loss, uplink, uplink_loss, impair, jitter,
-  duration = \"60s\"                             # handover, acks, flows, transfer, from, skip
+  duration = \"60s\"                             # send_jitter, handover, acks, flows, transfer, ...
   seeds = \"1..50\"
 
   [[cc]]

@@ -4,7 +4,9 @@ use std::fmt::{self, Display};
 
 use cellpace_base::{Span, parse_span};
 use cellpace_path::schedule::TraceFiles;
-use cellpace_path::{DelaySpec, Handover, ImpairSpec, JitterSpec, LossSpec, QueueSpec, TraceSpec};
+use cellpace_path::{
+    DelaySpec, Handover, ImpairSpec, JitterSpec, LossSpec, QueueSpec, SendJitterSpec, TraceSpec,
+};
 use cellpace_sim::{AckPolicy, Scenario};
 use serde::Deserialize;
 
@@ -62,6 +64,8 @@ pub struct PathText {
     pub impair: Vec<String>,
     /// Jitter of the radio link.
     pub jitter: String,
+    /// Jitter of senders that share the link, in shares of a packet's time.
+    pub send_jitter: String,
     /// Handovers in the order of time.
     pub handover: Vec<String>,
     /// When receivers acknowledge.
@@ -81,6 +85,7 @@ impl Default for PathText {
             uplink_loss: "0%".to_owned(),
             impair: Vec::new(),
             jitter: "none".to_owned(),
+            send_jitter: "100%".to_owned(),
             handover: Vec::new(),
             acks: "every".to_owned(),
             skip: None,
@@ -108,6 +113,7 @@ impl PathText {
             impair,
             uplink_impair,
             jitter: FieldError::of("jitter", self.jitter.parse::<JitterSpec>())?,
+            send_jitter: FieldError::of("send_jitter", self.send_jitter.parse::<SendJitterSpec>())?,
             handovers: self.handovers()?,
             acks: FieldError::of("acks", self.acks.parse::<AckPolicy>())?,
             skip: FieldError::of("skip", skip)?.unwrap_or(Scenario::default().skip),

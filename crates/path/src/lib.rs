@@ -38,6 +38,7 @@ pub mod profile;
 pub mod queue;
 pub mod radio;
 pub mod schedule;
+mod send_jitter;
 pub mod stats;
 pub mod steps;
 
@@ -52,6 +53,7 @@ pub use packet::{DropReason, Fate, Packet, PacketRecord};
 pub use path::{Path, PathChange, PathSpec};
 pub use queue::{Queue, QueueSpec};
 pub use schedule::{Schedule, TraceSpec};
+pub use send_jitter::SendJitterSpec;
 pub use steps::Steps;
 
 /// Bytes that one delivery opportunity carries: a full packet, IP header included, as in the

@@ -9,6 +9,7 @@ use crate::error::PathError;
 use crate::handover::interrupted;
 use crate::impair::Impairments;
 use crate::jitter::Jitter;
+use crate::send_jitter::SendJitter;
 use crate::{
     Delay, DelaySpec, DropReason, Fate, Handover, ImpairSpec, JitterSpec, Link, LossModel,
     LossSpec, Packet, PacketRecord, Queue, QueueSpec, Schedule, TraceSpec,
@@ -33,6 +34,8 @@ pub struct PathSpec {
     pub impair: ImpairSpec,
     /// Jitter behind the link.
     pub jitter: JitterSpec,
+    /// The longest random delay in front of everything, flow by flow; flows beyond have none.
+    pub send_jitter: Vec<Span>,
 }
 
 impl PathSpec {
@@ -69,12 +72,13 @@ impl PathSpec {
             held: Vec::new(),
             impair: self.build_impairments(seed),
             jitter: self.jitter.build(Random::seeded(seed, JITTER_STREAM)),
+            send_jitter: SendJitter::new(&self.send_jitter, seed),
         })
     }
 
     /// What turns the running path of `before` into that of this description, as if this had been
     /// so from time zero: steps and draws count from there. Both must have the same handovers and
-    /// jitter.
+    /// the same jitter of both kinds.
     ///
     /// # Errors
     /// When the trace cannot be had, or this has none and `before` has one.
@@ -151,6 +155,10 @@ const REVERSE_STREAM: u64 = 6;
 const IMPAIR_STREAM: u64 = 7;
 const JITTER_STREAM: u64 = 8;
 
+/// Packets at the end of those in order that one which arrives earlier may pass without going to
+/// the heap: jitter of senders moves them by a few places.
+const NEAR_END: usize = 4;
+
 /// When a handover next does something: at its begin only where that forwards packets.
 fn next_step(handover: &Handover) -> Time {
     if handover.reorder.is_some() { handover.at } else { handover.end() }
@@ -189,6 +197,7 @@ pub struct Path {
     held: Vec<Packet>,
     impair: Option<Impairments>,
     jitter: Option<Jitter>,
+    send_jitter: Option<SendJitter>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -220,6 +229,9 @@ impl Path {
             at = base.arrival(at);
         }
         at += extra;
+        if let Some(jitter) = &mut self.send_jitter {
+            at = jitter.arrival(packet.flow, at);
+        }
         let in_order = match &mut self.impair {
             Some(impair) => {
                 let hold = impair.hold();
@@ -230,11 +242,17 @@ impl Path {
         };
         self.arrivals += 1;
         let waiting = WaitingPacket { at, order: self.arrivals, packet };
-        if in_order && self.in_order.back().is_none_or(|last| last.at <= at) {
-            self.in_order.push_back(waiting);
-        } else {
-            self.out_of_order.push(Reverse(waiting));
+        match self.place_in_order(at).filter(|_| in_order) {
+            Some(place) => self.in_order.insert(place, waiting),
+            None => self.out_of_order.push(Reverse(waiting)),
         }
+    }
+
+    /// Where a packet belongs among those in order, if that is at their end or close to it.
+    fn place_in_order(&self, at: Time) -> Option<usize> {
+        let len = self.in_order.len();
+        let after = (len.saturating_sub(NEAR_END)..len).rev().find(|i| self.in_order[*i].at <= at);
+        after.map(|index| index + 1).or((len <= NEAR_END).then_some(0))
     }
 
     /// A packet enters at `packet.sent_at`.

@@ -58,6 +58,11 @@ impl Results {
         self.comparison.runs.first().is_some_and(|run| run.series.is_some())
     }
 
+    /// What to know of runs that do not vary over their seeds.
+    fn unvaried(&self) -> Option<String> {
+        self.comparison.unvaried()
+    }
+
     /// The table that the program prints.
     fn text(&self) -> String {
         cellpace_report::table(&self.comparison)

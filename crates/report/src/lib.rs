@@ -44,6 +44,7 @@ mod thin;
 mod trace_text;
 #[cfg_attr(not(feature = "parquet"), path = "transfer_log_missing.rs")]
 mod transfer_log;
+mod unvaried;
 mod views;
 
 // The made-up results are shared with the integration tests and name the crate as they do.

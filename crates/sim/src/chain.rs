@@ -18,6 +18,7 @@ use crate::observer::{FlowView, Observer};
 use crate::pieces::PACKET_BYTES;
 use crate::relay::Relay;
 use crate::sampler::SeriesSampler;
+use crate::send_jitter::longest_delays;
 use crate::transfer_tally::SenderCounts;
 use crate::transfers::Leg;
 use crate::world::{
@@ -857,6 +858,10 @@ fn is_due(path: &Path, now: Time) -> bool {
 /// The links in front of a proxy and the last, or all.
 fn stretches(scenario: &Scenario, chain: &ChainSpec) -> Result<Vec<Stretch>, SimError> {
     let (mut down, mut up) = (Vec::new(), Vec::new());
+    // The senders are in front of the first link; behind a proxy there are others.
+    let behind = chain.proxy.is_none().then_some(&scenario.trace);
+    let links = chain.before.iter().filter_map(|segment| segment.trace.as_ref());
+    let mut send_jitter = longest_delays(scenario, links.chain(behind));
     for (stream, segment) in (SEGMENT_STREAMS..).zip(&chain.before) {
         // Each draws on its own.
         let seed = Random::seeded(scenario.seed, stream).bits();
@@ -866,6 +871,7 @@ fn stretches(scenario: &Scenario, chain: &ChainSpec) -> Result<Vec<Stretch>, Sim
             queue: segment.queue.clone(),
             delay: delay.clone(),
             loss: segment.loss.clone(),
+            send_jitter: std::mem::take(&mut send_jitter),
             ..PathSpec::default()
         };
         down.push(spec.build(seed)?);
@@ -873,10 +879,10 @@ fn stretches(scenario: &Scenario, chain: &ChainSpec) -> Result<Vec<Stretch>, Sim
         up.push(back.build_reverse(seed)?);
     }
     let delays = DelaySplit::new(scenario);
-    let last = forward_spec(scenario, &delays).build(scenario.seed)?;
+    let last = forward_spec(scenario, &delays);
     let last_up = reverse_spec(scenario, &delays).build_reverse(scenario.seed)?;
     if chain.proxy.is_none() {
-        down.push(last);
+        down.push(PathSpec { send_jitter: Vec::new(), ..last }.build(scenario.seed)?);
         up.push(last_up);
         up.reverse();
         return Ok(vec![Stretch { down, up, first: 0 }]);
@@ -884,5 +890,6 @@ fn stretches(scenario: &Scenario, chain: &ChainSpec) -> Result<Vec<Stretch>, Sim
     up.reverse();
     let first = down.len();
     let wired = Stretch { down, up, first: 0 };
-    Ok(vec![wired, Stretch { down: vec![last], up: vec![last_up], first }])
+    let down = vec![last.build(scenario.seed)?];
+    Ok(vec![wired, Stretch { down, up: vec![last_up], first }])
 }

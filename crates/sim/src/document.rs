@@ -39,6 +39,7 @@ struct ScenarioToml {
     impair: Option<Spanned<String>>,
     uplink_impair: Option<Spanned<String>>,
     jitter: Option<Spanned<String>>,
+    send_jitter: Option<Spanned<String>>,
     acks: Option<Spanned<String>>,
     rto_rule: Option<Spanned<String>>,
     duration: Option<Spanned<String>>,
@@ -172,6 +173,7 @@ impl Scenario {
     /// queue = "droptail:2MB"
     /// loss = "0.1%"
     /// jitter = "harq:bler=10%,rtt=8ms"
+    /// send_jitter = "100%"        # of a packet's time, where flows share the link
     /// impair = "reorder=1%/5ms"   # and duplicate=, corrupt=; uplink_impair for the way back
     /// duration = "60s"
     ///
@@ -381,8 +383,10 @@ impl TomlText<'_> {
         scenario: &mut Scenario,
         files: &mut TraceFiles<'_>,
     ) -> Result<(), SimError> {
-        let Scenario { loss, uplink_loss, impair, uplink_impair, jitter, .. } = scenario;
+        let Scenario { loss, uplink_loss, impair, uplink_impair, jitter, send_jitter, .. } =
+            scenario;
         self.read(&document.jitter, "jitter", jitter, str::parse)?;
+        self.read(&document.send_jitter, "send_jitter", send_jitter, str::parse)?;
         self.read(&document.loss, "loss", loss, |text| LossSpec::parse(text, files))?;
         self.read(&document.uplink_loss, "uplink_loss", uplink_loss, |text| {
             LossSpec::parse(text, files)

@@ -31,6 +31,7 @@ mod ping;
 mod relay;
 mod sampler;
 mod scenario;
+mod send_jitter;
 mod simulation;
 mod testbed;
 mod timers;

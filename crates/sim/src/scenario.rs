@@ -3,7 +3,8 @@
 use cellpace_base::{Random, Rate, Span, SpanDistribution, Time};
 use cellpace_cc::{ControllerSpec, RtoRule};
 use cellpace_path::{
-    DelaySpec, Handover, HandoverPlan, ImpairSpec, JitterSpec, LossSpec, QueueSpec, TraceSpec,
+    DelaySpec, Handover, HandoverPlan, ImpairSpec, JitterSpec, LossSpec, QueueSpec, SendJitterSpec,
+    TraceSpec,
 };
 
 use crate::{AckPolicy, Bottleneck, CellSpec, ChainSpec, FlowTraffic, PingSpec, SimError};
@@ -29,6 +30,9 @@ pub struct Scenario {
     pub uplink_impair: ImpairSpec,
     /// Jitter of data packets behind the link.
     pub jitter: JitterSpec,
+    /// Jitter of the senders. Only flows whose packets meet in one queue have it: two or more, those
+    /// of a constant rate among them, but not pings. A flow alone has none.
+    pub send_jitter: SendJitterSpec,
     /// Changes of the path, in the order of time. At the end of each interruption it is reported to the
     /// controllers of all connections ([`cellpace_cc::Controller::on_path_change`]).
     pub handovers: Vec<Handover>,
@@ -72,6 +76,7 @@ impl Default for Scenario {
             impair: ImpairSpec::default(),
             uplink_impair: ImpairSpec::default(),
             jitter: JitterSpec::default(),
+            send_jitter: SendJitterSpec::default(),
             handovers: Vec::new(),
             handover_plans: Vec::new(),
             cell: None,

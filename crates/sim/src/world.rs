@@ -13,6 +13,7 @@ use crate::flow::{OwnDelay, SimFlow};
 use crate::observer::{FlowView, Observer};
 use crate::ping::PingSeries;
 use crate::sampler::SeriesSampler;
+use crate::send_jitter::{longest_delays, longest_delays_in_cell};
 use crate::timers::{AckMessage, AckStore, Timers};
 use crate::transfer_tally::SenderCounts;
 use crate::transfers::Leg;
@@ -557,6 +558,10 @@ pub(crate) fn forward_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec
         handovers: scenario.handovers.clone(),
         impair: scenario.impair,
         jitter: scenario.jitter,
+        send_jitter: match &scenario.cell {
+            Some(cell) => longest_delays_in_cell(scenario, cell),
+            None => longest_delays(scenario, std::iter::once(&scenario.trace)),
+        },
     }
 }
 
@@ -564,12 +569,16 @@ pub(crate) fn reverse_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec
     // What waits to go up is in the device, which takes it along.
     let handovers =
         scenario.handovers.iter().map(|handover| Handover { reorder: None, ..*handover });
+    // Data that goes this way has senders here; acks do not.
+    let has_data = scenario.flows.iter().any(|flow| flow.reverse.is_some());
+    let jittering = scenario.uplink.iter().filter(|_| has_data);
     PathSpec {
         trace: scenario.uplink.clone(),
         delay: delays.reverse.clone(),
         loss: scenario.uplink_loss.clone(),
         handovers: handovers.collect(),
         impair: scenario.uplink_impair,
+        send_jitter: longest_delays(scenario, jittering),
         ..PathSpec::default()
     }
 }

@@ -6,9 +6,11 @@ mod common;
 
 use cellpace_base::Span;
 use cellpace_cc::registry;
-use cellpace_path::DelaySpec;
-use cellpace_sim::{FlowSpec, Scenario};
-use common::{bulk, outcome, secs};
+use cellpace_path::{DelaySpec, SendJitterSpec};
+use cellpace_sim::{
+    CellSpec, ChainSpec, FlowSpec, PingSpec, ProxySpec, Scenario, Scheduler, SegmentSpec, UserSpec,
+};
+use common::{bulk, outcome, secs, udp};
 use proptest::prelude::*;
 
 /// The share of all packets that is lost when twenty flows share 100 Mbit/s.
@@ -71,6 +73,117 @@ fn verus_loses_less_than_a_tenth_behind_a_buffer_shorter_than_its_set_point() {
                 scenario.flows.len()
             );
         }
+    }
+}
+/// The share of the second flow, of two Cubics at 20 ms and at `rtt_us` over 50 Mbit/s.
+fn share_of_the_longer(rtt_us: u64, send_jitter: &str, seed: u64) -> f64 {
+    let flow = |us| FlowSpec { rtt: Some(Span::from_micros(us)), ..bulk("cubic") };
+    let scenario = Scenario {
+        trace: "constant:50mbit".parse().unwrap(),
+        queue: "droptail:250pkts".parse().unwrap(),
+        flows: vec![flow(20_000), flow(rtt_us)],
+        duration: secs(100),
+        skip: secs(25),
+        send_jitter: send_jitter.parse().unwrap(),
+        seed,
+        ..Scenario::default()
+    };
+    let flows = outcome(&scenario).figures.per_flow;
+    flows[1].throughput_mbps / (flows[0].throughput_mbps + flows[1].throughput_mbps)
+}
+
+/// Floyd and Jacobson 1991: without noise the flow gets the link whose packets come first after each
+/// departure, by fractions of a packet's 0.24 ms in the RTT.
+#[test]
+fn jitter_of_the_senders_keeps_phase_effects_out() {
+    let shares = |jitter| [100_050, 100_100].map(|rtt_us| share_of_the_longer(rtt_us, jitter, 1));
+    let [one, other] = shares("0%");
+    assert!((one - other).abs() > 0.5, "without jitter: {one} and {other}");
+    let [one, other] = shares("100%");
+    assert!((one - other).abs() < 0.15, "with jitter: {one} and {other}");
+}
+
+#[test]
+fn a_flow_alone_does_not_jitter_and_shared_ones_do_with_the_seed() {
+    let run = |flows: usize, jitter: &str, seed| {
+        let scenario = Scenario {
+            flows: vec![bulk("cubic"); flows],
+            queue: "droptail:60kB".parse().unwrap(),
+            duration: secs(5),
+            send_jitter: jitter.parse().unwrap(),
+            seed,
+            ..Scenario::default()
+        };
+        outcome(&scenario)
+    };
+    assert_eq!(run(1, "100%", 1), run(1, "0%", 1));
+    assert_eq!(run(1, "100%", 1), run(1, "100%", 2));
+    assert_eq!(run(2, "0%", 1), run(2, "0%", 2));
+    assert_eq!(run(2, "100%", 1), run(2, "100%", 1));
+    assert_ne!(run(2, "100%", 1), run(2, "100%", 2));
+}
+
+/// Traffic of a constant rate counts as a flow; echo requests do not.
+#[test]
+fn udp_jitters_and_makes_others_jitter_and_pings_do_not() {
+    let lone = Scenario { flows: vec![bulk("cubic")], duration: secs(5), ..Scenario::default() };
+    let without =
+        |scenario: &Scenario| Scenario { send_jitter: SendJitterSpec::NONE, ..scenario.clone() };
+    let beside_ping = Scenario { pings: vec![PingSpec::default()], ..lone.clone() };
+    assert_eq!(outcome(&beside_ping), outcome(&without(&beside_ping)));
+    let beside_udp = Scenario { flows: vec![bulk("cubic"), udp("1mbit")], ..lone };
+    assert_ne!(outcome(&beside_udp), outcome(&without(&beside_udp)));
+}
+
+/// Users of a cell have queues of their own, which the flows of one user share.
+#[test]
+fn in_a_cell_only_flows_of_one_user_jitter() {
+    let cell = |users: [&str; 2]| {
+        let user = |name: &str| UserSpec { name: name.to_owned(), trace: None };
+        let flow = |user: &str| FlowSpec { user: Some(user.to_owned()), ..bulk("cubic") };
+        Scenario {
+            cell: Some(CellSpec {
+                tti: Span::from_millis(1),
+                scheduler: Scheduler::RoundRobin,
+                users: ["a", "b"].map(user).into(),
+                queue: "droptail:60kB".parse().unwrap(),
+            }),
+            flows: users.map(flow).into(),
+            duration: secs(5),
+            ..Scenario::default()
+        }
+    };
+    let jitters = |scenario: Scenario| {
+        outcome(&Scenario { send_jitter: SendJitterSpec::NONE, ..scenario.clone() })
+            != outcome(&scenario)
+    };
+    assert!(!jitters(cell(["a", "b"])));
+    assert!(jitters(cell(["a", "a"])));
+}
+
+#[test]
+fn links_in_series_jitter_in_front_of_the_first_and_behind_a_proxy() {
+    let chain = |proxy: Option<&str>, flows: usize| {
+        let server = SegmentSpec {
+            trace: Some("constant:24mbit".parse().unwrap()),
+            ..SegmentSpec::named("server")
+        };
+        let proxy = proxy.map(|cc| ProxySpec::new(cc.parse().unwrap()));
+        let chain = ChainSpec { before: vec![server], last: "radio".to_owned(), proxy };
+        Scenario {
+            chain: Some(chain),
+            queue: "droptail:60kB".parse().unwrap(),
+            flows: vec![bulk("cubic"); flows],
+            duration: secs(5),
+            ..Scenario::default()
+        }
+    };
+    let without =
+        |scenario: &Scenario| Scenario { send_jitter: SendJitterSpec::NONE, ..scenario.clone() };
+    for proxy in [None, Some("cubic")] {
+        let (alone, shared) = (chain(proxy, 1), chain(proxy, 2));
+        assert_eq!(outcome(&alone), outcome(&without(&alone)), "{proxy:?}");
+        assert_ne!(outcome(&shared), outcome(&without(&shared)), "{proxy:?}");
     }
 }
 

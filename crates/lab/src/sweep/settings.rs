@@ -2,7 +2,10 @@
 
 use cellpace_base::{Span, parse_span};
 use cellpace_path::schedule::TraceFiles;
-use cellpace_path::{DelaySpec, Handover, ImpairSpec, JitterSpec, LossSpec, QueueSpec, TraceSpec};
+use cellpace_path::{
+    DelaySpec, Handover, ImpairSpec, JitterSpec, LossSpec, PathError, QueueSpec, SendJitterSpec,
+    TraceSpec,
+};
 use cellpace_sim::{AckPolicy, Scenario, TransferSpec};
 
 /// An alternative for one field: usually one text; several where a field may be repeated.
@@ -10,7 +13,7 @@ pub(super) type Alternative = Vec<String>;
 
 /// The fields of a path, the trace first: those of a scenario, as `compare` has them as options.
 /// The order is that of the cells: the first changes most slowly.
-pub(super) const PATH_FIELDS: [&str; 16] = [
+pub(super) const PATH_FIELDS: [&str; 17] = [
     "trace",
     "rtt",
     "queue",
@@ -20,6 +23,7 @@ pub(super) const PATH_FIELDS: [&str; 16] = [
     "impair",
     "uplink_impair",
     "jitter",
+    "send_jitter",
     "handover",
     "acks",
     "flows",
@@ -44,6 +48,7 @@ pub(super) enum Setting {
     Impair(ImpairSpec),
     UplinkImpair(ImpairSpec),
     Jitter(JitterSpec),
+    SendJitter(SendJitterSpec),
     Handovers(Vec<Handover>),
     Acks(AckPolicy),
     Flows(u32),
@@ -74,6 +79,7 @@ impl Setting {
                 Self::UplinkImpair(text.parse::<ImpairSpec>().map_err(|e| read(&e))?)
             }
             "jitter" => Self::Jitter(text.parse::<JitterSpec>().map_err(|e| read(&e))?),
+            "send_jitter" => Self::SendJitter(text.parse().map_err(|e: PathError| read(&e))?),
             "handover" => Self::Handovers(handovers(alternative)?),
             "acks" => Self::Acks(text.parse::<AckPolicy>().map_err(|e| read(&e))?),
             "flows" => Self::Flows(flows(text)?),
@@ -130,6 +136,7 @@ impl PathSettings {
             Setting::Impair(impair) => scenario.impair = impair,
             Setting::UplinkImpair(impair) => scenario.uplink_impair = impair,
             Setting::Jitter(jitter) => scenario.jitter = jitter,
+            Setting::SendJitter(jitter) => scenario.send_jitter = jitter,
             Setting::Handovers(handovers) => scenario.handovers = handovers,
             Setting::Acks(acks) => scenario.acks = acks,
             Setting::Flows(flows) => self.flows = flows,

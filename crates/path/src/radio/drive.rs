@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use cellpace_base::{Random, Span, Time};
+use cellpace_base::{Random, Rate, Span, Time};
 
 use super::harq::{Harq, Repetition};
 use super::mobility::{EventA3, LinkMonitor, MEASUREMENT_MS, filter_weight};
@@ -43,6 +43,7 @@ pub struct Drive {
     events: Vec<RadioEvent>,
     handovers: Vec<Handover>,
     length: Span,
+    mean_rate: Rate,
 }
 
 impl Drive {
@@ -71,6 +72,11 @@ impl Drive {
     /// Handovers and failures, in the order of time.
     pub fn events(&self) -> &[RadioEvent] {
         &self.events
+    }
+
+    /// Mean rate over the length that the radio layer has by itself, or all of the drive if that is shorter.
+    pub const fn mean_rate(&self) -> Rate {
+        self.mean_rate
     }
 
     /// Length of the drive; after it everything repeats.
@@ -417,6 +423,7 @@ impl<'a> Road<'a> {
         if self.millis.last() != Some(&end) {
             self.millis.push(end);
         }
+        let mean_rate = self.mean_rate();
         let trace = Trace::from_millis(self.millis);
         Drive {
             trace: Arc::new(trace.expect("times increase up to the end, which is not 0")),
@@ -424,7 +431,16 @@ impl<'a> Road<'a> {
             events: self.events,
             handovers: self.handovers,
             length: Span::from_millis(u64::from(end)),
+            mean_rate,
         }
+    }
+
+    fn mean_rate(&self) -> Rate {
+        let length = self.params.length.min(Span::from_millis(self.now_ms));
+        let end_ms = length.as_nanos() / 1_000_000;
+        let opportunities = self.millis.partition_point(|ms| u64::from(*ms) <= end_ms) as f64;
+        let bytes = opportunities * f64::from(OPPORTUNITY_BYTES);
+        Rate::from_bytes_per_sec(bytes / length.as_secs_f64())
     }
 }
 

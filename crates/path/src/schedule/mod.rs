@@ -215,6 +215,22 @@ impl TraceSpec {
         }
     }
 
+    /// The mean rate of the whole trace before it repeats, or of what generates it; of a radio layer over
+    /// its own length, whatever length was drawn. `seed` matters to profiles and radio layers only.
+    pub fn mean_rate(&self, seed: u64) -> Rate {
+        match &self.kind {
+            TraceKind::Constant(rate) => *rate,
+            TraceKind::Steps(steps) => Rate::from_bps(steps.mean() as u64),
+            TraceKind::Recorded(trace) => trace.mean_rate(),
+            TraceKind::LinkProfile(profile) => profile.generate(seed, PROFILE_PERIOD).mean_rate(),
+            TraceKind::Radio(radio) => {
+                Drive::generate(radio, seed, radio.params().length).mean_rate()
+            }
+            TraceKind::Drive(drive) => drive.mean_rate(),
+            TraceKind::CellReplay { link, .. } => link.heavy().mean_rate(),
+        }
+    }
+
     /// Whether it is a generated trace whose rate is always zero.
     pub fn is_silent(&self) -> bool {
         match &self.kind {
