@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cellpace_paper::{
     Cache, Claim, ClaimResult, Depth, Front, HEADLINES, Library, Measured, Mode, Plan, Recording,
-    RunOptions, Verdict, command_lines, document, training_lines,
+    RunOptions, Unrun, Verdict, command_lines, document, training_lines,
 };
 use cellpace_report::{Document, PageTable, indented, page};
 use clap::{Args, Subcommand};
@@ -341,8 +341,17 @@ fn run_claims(args: &RunArgs) -> Result<ExitCode, CommandError> {
         print(&results.iter().map(result_text).collect::<String>())?;
         print(&summary(&results, options.traces))?;
     }
-    let differs = results.iter().any(|result| !result.is_expected());
-    Ok(if differs { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
+    Ok(exit_code(&results))
+}
+
+fn exit_code(results: &[ClaimResult<'_>]) -> ExitCode {
+    if results.iter().any(ClaimResult::has_failed) {
+        return ExitCode::FAILURE;
+    }
+    match results.iter().all(ClaimResult::is_expected) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(DIFFERS),
+    }
 }
 
 /// What these claims rest on, measured now.
@@ -383,7 +392,7 @@ fn run_all<'a>(
     options: &RunOptions<'_>,
 ) -> Result<Option<Vec<ClaimResult<'a>>>, CommandError> {
     end_cleanly_on_ctrl_c();
-    let plan = Plan::new(claims, options).map_err(of_paper)?;
+    let plan = Plan::new(claims, options);
     let mut progress = Progress::new(plan.runs(), "runs");
     let results = plan.run(options, &mut progress);
     progress.finish();
@@ -421,8 +430,7 @@ fn write_pages(args: &PageArgs) -> Result<ExitCode, CommandError> {
     by_fame.sort_by_key(|result| place_on_front(result));
     let index = document(&by_fame, options.depth, Some(&index(&by_fame))).map_err(of_paper)?;
     write_page(&args.output, "index", &index)?;
-    let differs = results.iter().any(|result| !result.is_expected());
-    Ok(if differs { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
+    Ok(exit_code(&results))
 }
 
 fn write_page(folder: &Path, name: &str, document: &str) -> Result<(), CommandError> {
@@ -570,6 +578,7 @@ fn of_paper(error: cellpace_paper::PaperError) -> CommandError {
 fn result_text(result: &ClaimResult<'_>) -> String {
     let expected = match result.is_expected() {
         true => String::new(),
+        false if result.has_failed() => String::new(),
         false => format!("  EXPECTED: {}", result.expected.name()),
     };
     let generated = if result.is_generated { ", on generated traces" } else { "" };
@@ -594,19 +603,26 @@ fn result_text(result: &ClaimResult<'_>) -> String {
 }
 
 fn summary(results: &[ClaimResult<'_>], traces: Option<&Path>) -> String {
-    let differing: Vec<&str> = results
-        .iter()
-        .filter(|result| !result.is_expected())
-        .map(|result| &*result.claim.id)
-        .collect();
-    let count = results.len();
-    let mut text = match differing.len() {
-        0 => format!("\n{count} claims, every verdict as expected.\n"),
-        other => format!(
-            "\n{count} claims, {other} with another verdict than expected: {}.\n",
-            differing.join(", ")
-        ),
+    let ids = |wanted: fn(&ClaimResult<'_>) -> bool| -> Vec<&str> {
+        results.iter().filter(|result| wanted(result)).map(|result| &*result.claim.id).collect()
     };
+    let count = results.len();
+    let mut text = format!("\n{count} claims, every verdict as expected.\n");
+    let differing = ids(|result| !result.is_expected() && !result.has_failed());
+    if !differing.is_empty() {
+        let (number, names) = (differing.len(), differing.join(", "));
+        text = format!("\n{count} claims, {number} with another verdict than expected: {names}.\n");
+    }
+    let failed = ids(|result| result.has_failed());
+    if !failed.is_empty() {
+        text = if differing.is_empty() { format!("\n{count} claims.\n") } else { text };
+        text += &format!("{} failed: {}.\n", failed.len(), failed.join(", "));
+    }
+    let needing = ids(|result| result.unrun == Some(Unrun::NeedsTraces));
+    if !needing.is_empty() {
+        text +=
+            &format!("Without recorded traces there is no verdict of {}.\n", needing.join(", "));
+    }
     if traces.is_none() && results.iter().any(|result| result.is_generated) {
         text +=
             "CELLPACE_TRACES names no folder of recorded traces: generated ones stood for them.\n";

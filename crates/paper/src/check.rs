@@ -207,8 +207,8 @@ pub(crate) fn run_check(
     claim: &Claim,
     check: &Check,
     records: &BTreeMap<String, Records>,
-) -> Result<CheckResult, PaperError> {
-    let wrong = |why| PaperError::Failed(format!("{}: check \"{}\": {why}", claim.id, check.name));
+) -> Result<CheckResult, String> {
+    let wrong = |why| format!("check \"{}\": {why}", check.name);
     let expression = parse(&check.test).map_err(wrong)?;
     let source = FieldValues { records, run: &check.run, only: None };
     let table = evaluate(&expression, &source).map_err(wrong)?;

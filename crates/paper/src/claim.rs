@@ -90,6 +90,9 @@ pub struct Claim {
     pub expected: Verdict,
     /// The same with one seed and one start, where that is another.
     pub expected_quick: Option<Verdict>,
+    /// Whether only the recorded traces that it names decide it, and no generated ones in their place.
+    #[serde(default)]
+    pub needs_traces: bool,
     /// The verdict of what stands in for a network that is not there.
     pub stand_in: Option<Verdict>,
     /// Why it is so.

@@ -48,6 +48,9 @@ struct ClaimDocument<'a> {
     because: &'a str,
     run_it: String,
     on_generated_traces: bool,
+    /// Why there is no verdict, where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unrun: Option<String>,
     seconds: f64,
     original: Vec<(&'a str, String)>,
     checks: &'a [CheckResult],
@@ -103,10 +106,14 @@ fn claim_document<'a>(
         because: claim.because.trim(),
         run_it: if has_runs { format!("cellpace paper run {}", claim.id) } else { String::new() },
         on_generated_traces: result.is_generated,
+        unrun: result.unrun.as_ref().map(|_| result.shown()),
         // Two documents of the same runs are the same.
         seconds: if is_page { 0.0 } else { result.seconds },
         original: claim.original.iter().map(|(name, value)| (&**name, value.to_string())).collect(),
         checks: &result.checks,
-        charts: if is_page { charts(claim, &result.records)? } else { Vec::new() },
+        charts: match is_page && result.unrun.is_none() {
+            true => charts(claim, &result.records)?,
+            false => Vec::new(),
+        },
     })
 }

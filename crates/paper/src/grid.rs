@@ -9,6 +9,7 @@ use crate::claim::{ClaimRun, Starts};
 use crate::claim_words::{OneOrMany, Word};
 use crate::depth::Depth;
 use crate::trace_sets;
+use crate::trainings::{Trainings, named_in};
 
 /// An axis and its places.
 #[derive(Debug, Clone)]
@@ -40,8 +41,14 @@ const BLOCKS: [(&str, [(&str, &str); 4]); 3] = [
     ),
 ];
 
-/// The largest number of cells of one run.
+/// The largest number of cells of one run, before starts and seeds.
 const MAX_CELLS: usize = 20_000;
+/// The largest number of axes of one run.
+const MAX_AXES: usize = 16;
+/// The largest number of starts in a trace, and of seeds.
+const MAX_REPETITIONS: usize = 1_000;
+/// The longest scenario, in bytes: places multiply where placeholders hold placeholders.
+const MAX_SCENARIO: usize = 1 << 20;
 
 impl ClaimRun {
     /// The fields of a scenario that may be lists.
@@ -74,10 +81,13 @@ impl ClaimRun {
         for (name, places) in &self.sweep {
             axes.push(axis(name, places.iter().map(Word::text).collect())?);
         }
-        let cells: usize = axes.iter().map(|axis| axis.places.len()).product();
-        match cells {
+        if axes.len() > MAX_AXES {
+            return Err(format!("{} axes; allowed: {MAX_AXES}", axes.len()));
+        }
+        let multiply = |cells: usize, axis: &Axis| cells.saturating_mul(axis.places.len());
+        match axes.iter().fold(1, multiply) {
             1..=MAX_CELLS => Ok(axes),
-            _ => Err(format!("{cells} cells; allowed: 1 to {MAX_CELLS}")),
+            cells => Err(format!("{cells} cells; allowed: 1 to {MAX_CELLS}")),
         }
     }
 
@@ -103,6 +113,9 @@ impl ClaimRun {
             }
             Some(Starts::Number(number)) => *number,
         };
+        if number as usize > MAX_REPETITIONS {
+            return Err(format!("starts: {number} are more than {MAX_REPETITIONS}"));
+        }
         let number = match depth {
             Depth::Quick => 1,
             Depth::AsWritten => number,
@@ -142,37 +155,29 @@ impl ClaimRun {
         places: &[(Arc<str>, Arc<str>)],
         seed: u64,
     ) -> Result<String, String> {
+        let filled = |text: &str| filled(text, places);
         let is_known = |block: &&String| BLOCKS.iter().any(|(known, _)| known == block);
         if let Some(block) = self.block.as_ref().filter(|block| !is_known(block)) {
             return Err(format!("unknown block `{block}`"));
         }
-        let filled = |text: &str| {
-            let fill = |text: String, (name, place): &(Arc<str>, Arc<str>)| {
-                text.replace(&format!("{{{name}}}"), place)
-            };
-            // A place may itself have placeholders.
-            let once = places.iter().fold(text.to_owned(), fill);
-            places.iter().fold(once, fill)
-        };
         if let Some(scenario) = &self.scenario {
-            return Ok(filled(scenario));
+            return filled(scenario);
         }
         let at = |name: &str| {
             let place = places.iter().find(|(axis, _)| &**axis == name);
-            place
-                .map(|(_, place)| place.to_string())
-                .or_else(|| self.value(name))
-                .map(|text| filled(&text))
+            let text = place.map(|(_, place)| place.to_string()).or_else(|| self.value(name));
+            text.map(|text| filled(&text)).transpose()
         };
-        let spacing = self.spacing.as_ref().and_then(|field| match field {
-            OneOrMany::One(word) => Some(word.text()),
-            OneOrMany::Many(_) => at("spacing"),
-        });
-        let starts = self.flow_starts(at("flows").as_deref(), spacing.as_deref(), seed)?;
+        let spacing = match &self.spacing {
+            None => None,
+            Some(OneOrMany::One(word)) => Some(word.text()),
+            Some(OneOrMany::Many(_)) => at("spacing")?,
+        };
+        let starts = self.flow_starts(at("flows")?.as_deref(), spacing.as_deref(), seed)?;
         let last = starts.last().copied().unwrap_or(Time::ZERO) - Time::ZERO;
         let mut text = String::new();
         for name in ["trace", "uplink", "queue", "rtt", "loss", "acks", "duration", "skip"] {
-            let Some(mut value) = at(name) else { continue };
+            let Some(mut value) = at(name)? else { continue };
             if self.after_last_start && matches!(name, "duration" | "skip") {
                 let length = parse_span(&value).map_err(|error| error.to_string())?;
                 value = format!("{}ms", (length + last).as_nanos() / 1_000_000);
@@ -181,26 +186,37 @@ impl ClaimRun {
         }
         text += &format!("bin = {:?}\n", self.series.as_deref().unwrap_or("1s"));
         if let Some(path) = &self.path {
-            text += &format!("{}\n", filled(path).trim());
+            text += &format!("{}\n", filled(path)?.trim());
         }
-        let cc = at("cc").unwrap_or_default();
+        let cc = at("cc")?.unwrap_or_default();
         for start in starts {
             text += &format!("\n[[flow]]\ncc = {cc:?}\n");
             if start > Time::ZERO {
                 text += &format!("start = \"{}ms\"\n", (start - Time::ZERO).as_nanos() / 1_000_000);
             }
             if let Some(flow) = &self.flow {
-                text += &format!("{}\n", filled(flow).trim());
+                text += &format!("{}\n", filled(flow)?.trim());
             }
         }
         Ok(text)
     }
 
     /// Whether generated traces may stand for recorded ones.
-    pub(crate) fn names_recorded_traces(&self) -> bool {
+    pub(crate) fn names_recorded_traces(&self, trainings: &Trainings) -> bool {
+        let is_recorded = |name: &String| trace_sets::is_recorded(name);
         let axes = self.axes().unwrap_or_default();
-        let mut traces = axes.iter().filter(|axis| matches!(&*axis.name, "trace" | "uplink"));
-        traces.any(|axis| axis.places.iter().any(|place| trace_sets::is_recorded(place)))
+        let mut places = axes.iter().flat_map(|axis| axis.places.iter().map(ToString::to_string));
+        let texts = [&self.scenario, &self.path, &self.flow];
+        let texts: String = texts.into_iter().flatten().map(|text| format!("{text}\n")).collect();
+        let cc = self.cc.iter().flat_map(OneOrMany::texts).collect::<Vec<_>>().join("\n");
+        let sweep = self.sweep.values().flatten().map(Word::text).collect::<Vec<_>>().join("\n");
+        let named = named_in(&format!("{cc}\n{texts}\n{sweep}"), trainings).unwrap_or_default();
+        let looked_at = self.train.iter().flat_map(OneOrMany::texts);
+        let looked_at = looked_at.filter_map(|name| trainings.get(&name).cloned());
+        let mut trained = named.into_iter().map(|(_, training)| training).chain(looked_at);
+        places.any(|place| is_recorded(&place))
+            || quoted(&texts).any(trace_sets::is_recorded)
+            || trained.any(|training| training.traces.iter().any(is_recorded))
     }
 
     /// The command `compare` that does the runs from the beginnings of their traces, where there is
@@ -281,6 +297,25 @@ fn axis(name: &str, texts: Vec<String>) -> Result<Axis, String> {
         return Err(format!("{name}: `{}` is there twice", places[at]));
     }
     Ok(Axis { name: name.into(), places })
+}
+
+/// A text with the places of axes in it, which may themselves have placeholders.
+fn filled(text: &str, places: &[(Arc<str>, Arc<str>)]) -> Result<String, String> {
+    let fill = |text: String, (name, place): &(Arc<str>, Arc<str>)| {
+        let placeholder = format!("{{{name}}}");
+        let more = text.matches(&placeholder).count().saturating_mul(place.len());
+        match text.len().saturating_add(more) {
+            0..=MAX_SCENARIO => Ok(text.replace(&placeholder, place)),
+            _ => Err(format!("its scenario is longer than {MAX_SCENARIO} bytes")),
+        }
+    };
+    let once = places.iter().try_fold(text.to_owned(), fill)?;
+    places.iter().try_fold(once, fill)
+}
+
+/// What stands between quotes in a scenario, and what stands around them.
+pub(crate) fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split(['"', '\''])
 }
 
 /// Every combination of places, the last axis first.

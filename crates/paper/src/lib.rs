@@ -57,7 +57,7 @@ pub use headlines::HEADLINES;
 pub use library::Library;
 pub use machine::{Lateness, Machine};
 pub use recording::Recording;
-pub use run::{ClaimResult, Plan, RunOptions, command_lines, training_lines};
+pub use run::{ClaimResult, Plan, RunOptions, Unrun, command_lines, training_lines};
 pub use trainings::ClaimTraining;
 pub use unit::Unit;
 pub use verdict::Verdict;

@@ -1,16 +1,46 @@
 //! Recorded traces of a folder: one alone, several one after the other, or at another rate.
 
-use std::io::{BufRead, Cursor, Error, Result};
-use std::path::Path;
+use std::cell::Cell;
+use std::io::{BufRead, Cursor, Error, ErrorKind, Result};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use cellpace_lab::open_file;
 use cellpace_lab::trace::scale_trace;
 use cellpace_path::schedule::Trace;
 
-use crate::trace_sets::file_name;
+use crate::trace_sets::{file_name, is_recorded};
+
+/// The recorded traces that claims may name.
+#[derive(Debug, Clone)]
+pub(crate) struct RecordedFiles {
+    /// The folder; `None`: there are none.
+    pub(crate) folder: Option<PathBuf>,
+    /// Set when one is asked for that is not there.
+    pub(crate) is_missing: Rc<Cell<bool>>,
+}
+
+impl RecordedFiles {
+    /// Opens a recorded trace.
+    ///
+    /// # Errors
+    /// When no claim may name it, or it is not there.
+    pub(crate) fn open(&self, name: &str) -> Result<Box<dyn BufRead>> {
+        if !is_recorded(name) {
+            return Err(Error::other("claims name recorded traces only"));
+        }
+        let opened = match &self.folder {
+            Some(folder) => open_recorded(folder, name),
+            None => Err(Error::new(ErrorKind::NotFound, "CELLPACE_TRACES names no folder")),
+        };
+        let is_missing = matches!(&opened, Err(error) if error.kind() == ErrorKind::NotFound);
+        self.is_missing.set(self.is_missing.get() || is_missing);
+        opened
+    }
+}
 
 /// Opens `NAME`, `NAME*0.5` (half of its rate), or several of these joined by `+`.
-pub(crate) fn open_recorded(folder: &Path, name: &str) -> Result<Box<dyn BufRead>> {
+fn open_recorded(folder: &Path, name: &str) -> Result<Box<dyn BufRead>> {
     let open = |name: &str| open_file(&folder.join(file_name(name)).to_string_lossy());
     if !name.contains(['+', '*']) {
         return open(name);

@@ -59,17 +59,57 @@ pub struct ClaimResult<'a> {
     pub seconds: f64,
     /// The verdict that was expected, at this depth.
     pub expected: Verdict,
+    /// Why there is no verdict, where it could not be run: [`ClaimResult::verdict`] is then
+    /// [`Verdict::Open`].
+    pub unrun: Option<Unrun>,
     pub(crate) records: BTreeMap<String, Records>,
 }
 
-impl ClaimResult<'_> {
-    /// Whether the verdict is the one expected. On generated traces any is.
+/// Why a claim has no verdict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unrun {
+    /// It needs recorded traces that are not there.
+    NeedsTraces,
+    /// Something went wrong.
+    Failed(String),
+}
+
+impl<'a> ClaimResult<'a> {
+    fn unrun(claim: &'a Claim, why: Unrun) -> Self {
+        Self {
+            claim,
+            verdict: Verdict::Open,
+            checks: Vec::new(),
+            is_generated: false,
+            seconds: 0.0,
+            expected: claim.expected,
+            unrun: Some(why),
+            records: BTreeMap::new(),
+        }
+    }
+
+    /// Whether the verdict is the one expected. On generated traces any is, and none where the claim
+    /// needs recorded ones.
     pub fn is_expected(&self) -> bool {
-        self.is_generated || self.verdict == self.expected
+        match &self.unrun {
+            Some(Unrun::NeedsTraces) => true,
+            Some(Unrun::Failed(_)) => false,
+            None => self.is_generated || self.verdict == self.expected,
+        }
+    }
+
+    /// Whether something went wrong with its runs.
+    pub fn has_failed(&self) -> bool {
+        matches!(self.unrun, Some(Unrun::Failed(_)))
     }
 
     /// The verdict as it is shown.
     pub fn shown(&self) -> String {
+        match &self.unrun {
+            Some(Unrun::NeedsTraces) => return "needs traces".to_owned(),
+            Some(Unrun::Failed(why)) => return format!("failed: {why}"),
+            None => {}
+        }
         let recordings = self.records.values().filter_map(|records| records.recording.as_ref());
         let note = recordings.map(|recording| recording.note()).max().unwrap_or_default();
         shown_verdict(self.claim, self.verdict) + note
@@ -112,21 +152,41 @@ pub struct Plan<'a> {
     claims: Vec<&'a Claim>,
     jobs: Vec<Job>,
     cells: Vec<Cell>,
+    /// The claims that cannot be run, by their places among the claims.
+    unrun: HashMap<usize, Unrun>,
     is_generated: bool,
 }
 
 type JobResult = Result<(Arc<Value>, f64), String>;
 
 impl<'a> Plan<'a> {
-    /// The runs of these claims.
-    ///
-    /// # Errors
-    /// When a claim's scenario does not read.
-    pub fn new(claims: &[&'a Claim], options: &RunOptions<'_>) -> Result<Self, PaperError> {
+    /// The runs of these claims. A claim whose scenario does not read has none, and its result says
+    /// why.
+    pub fn new(claims: &[&'a Claim], options: &RunOptions<'_>) -> Self {
         let cache = options.cache.as_ref();
         let mut traces = TraceFolder::new(options.traces, cache, options.is_fresh);
-        let (jobs, cells) = cells(claims, options.depth, &mut traces)?;
-        Ok(Self { claims: claims.to_vec(), jobs, cells, is_generated: traces.is_generated() })
+        let (mut jobs, mut cells, mut unrun) = (Jobs::default(), Vec::new(), HashMap::new());
+        for (at, claim) in claims.iter().enumerate() {
+            match cells_of(claim, options.depth, &mut traces) {
+                Ok(found) => {
+                    let cell = |(run, coordinates, job)| Cell {
+                        claim: at,
+                        run,
+                        coordinates,
+                        job: jobs.place(job),
+                    };
+                    cells.extend(found.into_iter().map(cell));
+                }
+                Err(why) => drop(unrun.insert(at, why)),
+            }
+        }
+        let jobs = jobs.longest_first(&mut cells);
+        Self { claims: claims.to_vec(), jobs, cells, unrun, is_generated: traces.is_generated() }
+    }
+
+    /// The claims that cannot be run, with the reason.
+    pub fn unrun(&self) -> impl Iterator<Item = (&'a str, &Unrun)> {
+        self.unrun.iter().map(|(at, why)| (&*self.claims[*at].id, why))
     }
 
     /// How many runs there are.
@@ -137,8 +197,10 @@ impl<'a> Plan<'a> {
     /// Does the runs and evaluates the checks. `None`: it was cancelled; what was done by then is
     /// in the cache.
     ///
+    /// A claim of which a run fails, or a check selects what is not there, has a result that says so.
+    ///
     /// # Errors
-    /// When a run fails, or a check selects what is not there.
+    /// When no thread can be started, or a run panics.
     pub fn run(
         &self,
         options: &RunOptions<'_>,
@@ -168,11 +230,16 @@ impl<'a> Plan<'a> {
             }
             return Err(PaperError::Failed("a run panicked".to_owned()));
         }
-        let results: Result<Vec<(Arc<Value>, f64)>, String> =
-            results.into_iter().flatten().collect();
-        let results = results.map_err(PaperError::Failed)?;
-        let judged = (0..self.claims.len()).map(|at| judge(self, at, &results, options));
-        judged.collect::<Result<Vec<_>, _>>().map(Some)
+        let results: Vec<JobResult> = results.into_iter().flatten().collect();
+        let judged = |at: usize| {
+            let claim = self.claims[at];
+            if let Some(why) = self.unrun.get(&at) {
+                return ClaimResult::unrun(claim, why.clone());
+            }
+            judge(self, at, &results, options)
+                .unwrap_or_else(|why| ClaimResult::unrun(claim, Unrun::Failed(why)))
+        };
+        Ok(Some((0..self.claims.len()).map(judged).collect()))
     }
 }
 
@@ -244,43 +311,77 @@ fn record_of(job: &Job, scenario: &Scenario, clock: &WorkClock) -> Result<Option
     }
 }
 
-fn cells(
-    claims: &[&Claim],
-    depth: Depth,
-    traces: &mut TraceFolder,
-) -> Result<(Vec<Job>, Vec<Cell>), PaperError> {
-    let mut jobs: Vec<Job> = Vec::new();
-    let mut known: HashMap<String, usize> = HashMap::new();
-    let mut cells = Vec::new();
-    for (at, claim) in claims.iter().enumerate() {
-        for (name, run) in &claim.runs {
-            let wrong = |why| PaperError::of(&claim.id, format!("run.{name}: {why}"));
-            for (coordinates, job) in jobs_of(claim, run, depth, traces).map_err(wrong)? {
-                let job = *known.entry(job.key.clone()).or_insert_with(|| {
-                    jobs.push(job);
-                    jobs.len() - 1
-                });
-                cells.push(Cell { claim: at, run: name.clone(), coordinates, job });
-            }
-        }
-    }
-    // The longest first, so that no core waits for one at the end.
-    let mut order: Vec<usize> = (0..jobs.len()).collect();
-    order.sort_by(|a, b| jobs[*b].cost.total_cmp(&jobs[*a].cost));
-    let mut place = vec![0; jobs.len()];
-    order.iter().enumerate().for_each(|(new, old)| place[*old] = new);
-    cells.iter_mut().for_each(|cell: &mut Cell| cell.job = place[cell.job]);
-    let mut by_place: Vec<(usize, Job)> = place.into_iter().zip(jobs).collect();
-    by_place.sort_by_key(|(place, _)| *place);
-    Ok((by_place.into_iter().map(|(_, job)| job).collect(), cells))
+/// Simulations, each once.
+#[derive(Default)]
+struct Jobs {
+    jobs: Vec<Job>,
+    known: HashMap<String, usize>,
 }
 
-/// The cells of a run: where they are on its axes, and what is to be simulated.
+impl Jobs {
+    /// The place of a job, which is that of the same one where it is there already.
+    fn place(&mut self, job: Job) -> usize {
+        *self.known.entry(job.key.clone()).or_insert_with(|| {
+            self.jobs.push(job);
+            self.jobs.len() - 1
+        })
+    }
+
+    /// The jobs with the longest first, so that no core waits for one at the end.
+    fn longest_first(self, cells: &mut [Cell]) -> Vec<Job> {
+        let jobs = self.jobs;
+        let mut order: Vec<usize> = (0..jobs.len()).collect();
+        order.sort_by(|a, b| jobs[*b].cost.total_cmp(&jobs[*a].cost));
+        let mut place = vec![0; jobs.len()];
+        order.iter().enumerate().for_each(|(new, old)| place[*old] = new);
+        cells.iter_mut().for_each(|cell| cell.job = place[cell.job]);
+        let mut by_place: Vec<(usize, Job)> = place.into_iter().zip(jobs).collect();
+        by_place.sort_by_key(|(place, _)| *place);
+        by_place.into_iter().map(|(_, job)| job).collect()
+    }
+}
+
+/// A run's name, where on its axes a cell is, and what is to be simulated there.
+type FoundCell = (String, Coordinates, Job);
+
+/// The most flows of a claim's runs together.
+const MAX_FLOWS: usize = 200_000;
+
+fn cells_of(
+    claim: &Claim,
+    depth: Depth,
+    traces: &mut TraceFolder,
+) -> Result<Vec<FoundCell>, Unrun> {
+    let names_traces = names_recorded_traces(claim);
+    if traces.is_generated() && names_traces && claim.needs_traces {
+        return Err(Unrun::NeedsTraces);
+    }
+    let mut cells = Vec::new();
+    let mut flows = 0;
+    for (name, run) in &claim.runs {
+        let unrun = |why, traces: &TraceFolder| match traces.take_missing() {
+            true => Unrun::NeedsTraces,
+            false => Unrun::Failed(format!("run.{name}: {why}")),
+        };
+        let found = jobs_of(claim, run, depth, traces, &mut flows);
+        let found = found.map_err(|why| unrun(why, traces))?;
+        cells.extend(found.into_iter().map(|(at, job)| (name.clone(), at, job)));
+    }
+    Ok(cells)
+}
+
+fn names_recorded_traces(claim: &Claim) -> bool {
+    claim.runs.values().any(|run| run.names_recorded_traces(&claim.trainings))
+}
+
+/// The cells of a run: where they are on its axes, and what is to be simulated. `flows` counts those
+/// of all runs of the claim.
 fn jobs_of(
     claim: &Claim,
     run: &ClaimRun,
     depth: Depth,
     traces: &mut TraceFolder,
+    flows: &mut usize,
 ) -> Result<Vec<(Coordinates, Job)>, String> {
     if run.recording.is_some() {
         return Ok(Vec::new());
@@ -310,8 +411,12 @@ fn jobs_of(
         for start in run.starts(depth, period)? {
             for seed in run.seeds(depth) {
                 let text = run.scenario_text(&places, seed)?;
-                let text = traces.with_tables(text, &claim.trainings)?;
+                let text = traces.with_tables(traces.with_stand_ins(text), &claim.trainings)?;
                 let scenario = traces.scenario(&claim.id, &text, seed)?;
+                *flows += scenario.flows.len();
+                if *flows > MAX_FLOWS {
+                    return Err(format!("the claim's runs have more than {MAX_FLOWS} flows"));
+                }
                 let at = format!("{}ms", start.as_nanos() / 1_000_000);
                 let keeps = format!("{} {:?}", run.series.is_some(), run.analysis);
                 let key = cache::key(&[&text, &seed.to_string(), &at, &digests, &keeps]);
@@ -360,32 +465,32 @@ fn cost(scenario: &Scenario) -> f64 {
 fn judge<'a>(
     plan: &Plan<'a>,
     at: usize,
-    results: &[(Arc<Value>, f64)],
+    results: &[JobResult],
     options: &RunOptions<'_>,
-) -> Result<ClaimResult<'a>, PaperError> {
+) -> Result<ClaimResult<'a>, String> {
     let claim = plan.claims[at];
     let mut records: BTreeMap<String, Records> = BTreeMap::new();
     let mut seconds = 0.0;
     for (name, run) in &claim.runs {
-        let axes = run.axes().map_err(|why| PaperError::of(&claim.id, why))?;
-        let axes = axes.into_iter().map(|axis| axis.name).chain(["start".into(), "seed".into()]);
+        let axes =
+            run.axes()?.into_iter().map(|axis| axis.name).chain(["start".into(), "seed".into()]);
         let named = |name: &str| {
             let now = options.measured.iter().find(|recording| recording.name == name);
             now.map_or_else(|| Recording::named(name), |recording| Ok(Arc::clone(recording)))
         };
-        let recording = run.recording.as_deref().map(named).transpose();
-        let recording = recording.map_err(|why| PaperError::of(&claim.id, why))?;
+        let recording = run.recording.as_deref().map(named).transpose()?;
         let of_run = Records { axes: axes.collect(), recording, cells: Vec::new() };
         records.insert(name.clone(), of_run);
     }
     for cell in plan.cells.iter().filter(|cell| cell.claim == at) {
-        let (record, took) = &results[cell.job];
+        let (record, took) =
+            results[cell.job].as_ref().map_err(|why| format!("run.{}: {why}", cell.run))?;
         seconds += took;
         if let Some(records) = records.get_mut(&cell.run) {
             records.cells.push((cell.coordinates.clone(), Arc::clone(record)));
         }
     }
-    let checks: Result<Vec<CheckResult>, PaperError> =
+    let checks: Result<Vec<CheckResult>, String> =
         claim.checks.iter().map(|check| run_check(claim, check, &records)).collect();
     let checks = checks?;
     let verdict = match claim.mode {
@@ -399,12 +504,12 @@ fn judge<'a>(
         }
         _ => claim.expected,
     };
-    let names_traces = claim.runs.values().any(ClaimRun::names_recorded_traces);
-    let is_generated = plan.is_generated && names_traces;
+    let is_generated = plan.is_generated && names_recorded_traces(claim);
     if let Some(cache) = &options.cache {
         cache.write_seconds(&claim.id, seconds);
     }
-    Ok(ClaimResult { claim, verdict, checks, is_generated, seconds, expected, records })
+    let unrun = None;
+    Ok(ClaimResult { claim, verdict, checks, is_generated, seconds, expected, unrun, records })
 }
 
 /// The runs of a claim as commands that can be typed: `compare` where that suffices, else the
@@ -450,7 +555,8 @@ fn first_text(run: &ClaimRun, traces: Option<&Path>) -> Result<String, String> {
         _ => (Arc::clone(&axis.name), place),
     });
     let seed = run.seeds(Depth::Quick).first().copied().unwrap_or(1);
-    run.scenario_text(&places.collect::<Vec<_>>(), seed)
+    let text = run.scenario_text(&places.collect::<Vec<_>>(), seed)?;
+    Ok(folder.with_stand_ins(text))
 }
 
 /// The commands that train the Markov tables which a claim's runs name.

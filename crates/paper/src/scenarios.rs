@@ -1,7 +1,7 @@
 //! Cells to scenarios: where traces come from, and where in them a run begins.
 
-use std::cell::{RefCell, RefMut};
-use std::collections::HashMap;
+use std::cell::{Cell, RefCell, RefMut};
+use std::collections::{BTreeMap, HashMap};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -12,8 +12,9 @@ use cellpace_sim::Scenario;
 use serde_json::Value;
 
 use crate::Cache;
-use crate::recorded::open_recorded;
-use crate::trace_sets::{digest, is_recorded, stand_in};
+use crate::grid::quoted;
+use crate::recorded::RecordedFiles;
+use crate::trace_sets::{digest, stand_in};
 use crate::trainings::{ClaimTraining, Trainer, Trainings, named_in};
 
 /// The recorded traces of this machine, or what stands for them, and the tables trained on them.
@@ -23,6 +24,8 @@ pub(crate) struct TraceFolder {
     digests: HashMap<String, String>,
     /// The opener of files has it, too.
     trainer: Rc<RefCell<Trainer>>,
+    /// Whether a recorded trace was asked for that is not there; the openers of files set it.
+    is_missing: Rc<Cell<bool>>,
 }
 
 impl TraceFolder {
@@ -30,20 +33,19 @@ impl TraceFolder {
     /// cache, and taken from there unless all is to be fresh.
     pub(crate) fn new(folder: Option<&Path>, cache: Option<&Cache>, is_fresh: bool) -> Self {
         let folder = folder.filter(|folder| folder.is_dir()).map(Path::to_owned);
-        let trainer = Trainer::new(folder.as_deref(), cache.cloned(), is_fresh);
+        let is_missing = Rc::new(Cell::new(false));
+        let open = RecordedFiles { folder: folder.clone(), is_missing: Rc::clone(&is_missing) };
+        let trainer = Trainer::new(open.clone(), cache.cloned(), is_fresh);
         let trainer = Rc::new(RefCell::new(trainer));
-        let (below, tables) = (folder.clone(), Rc::clone(&trainer));
+        let tables = Rc::clone(&trainer);
         let files = TraceFiles::new(move |name| {
             let table = tables.borrow_mut().table(name);
             if let Some(table) = table {
                 return Ok(Box::new(Cursor::new(table.map_err(std::io::Error::other)?)));
             }
-            match &below {
-                Some(folder) if is_recorded(name) => open_recorded(folder, name),
-                _ => Err(std::io::Error::other("claims name recorded traces only")),
-            }
+            open.open(name)
         });
-        Self { folder, files, digests: HashMap::new(), trainer }
+        Self { folder, files, digests: HashMap::new(), trainer, is_missing }
     }
 
     fn trainer(&self) -> RefMut<'_, Trainer> {
@@ -69,6 +71,25 @@ impl TraceFolder {
     /// Whether generated traces stand for the recorded ones.
     pub(crate) fn is_generated(&self) -> bool {
         self.folder.is_none()
+    }
+
+    /// Whether a recorded trace that is not there was asked for since the last such question.
+    pub(crate) fn take_missing(&self) -> bool {
+        self.is_missing.replace(false)
+    }
+
+    /// A scenario in which generated traces stand for the recorded ones, where these are not there.
+    pub(crate) fn with_stand_ins(&self, text: String) -> String {
+        if self.folder.is_some() {
+            return text;
+        }
+        let names: BTreeMap<String, &str> =
+            quoted(&text).filter_map(|name| Some((name.to_owned(), stand_in(name)?))).collect();
+        names.into_iter().fold(text, |text, (name, stand_in)| {
+            ['"', '\''].into_iter().fold(text, |text, quote| {
+                text.replace(&format!("{quote}{name}{quote}"), &format!("{quote}{stand_in}{quote}"))
+            })
+        })
     }
 
     /// What a scenario writes for a trace of a claim.

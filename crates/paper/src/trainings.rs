@@ -1,7 +1,7 @@
 //! Markov tables that claims run: trained when a run first names one, and kept as results are.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use cellpace_base::{Span, parse_span};
@@ -13,7 +13,7 @@ use cellpace_sim::Scenario;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::recorded::open_recorded;
+use crate::recorded::RecordedFiles;
 use crate::table_figures::table_figures;
 use crate::trace_sets::{digest, file_name, is_recorded, stand_in};
 use crate::{Cache, cache};
@@ -162,14 +162,11 @@ pub(crate) struct Trainer {
 }
 
 impl Trainer {
-    pub(crate) fn new(folder: Option<&Path>, cache: Option<Cache>, is_fresh: bool) -> Self {
-        let below = folder.map(Path::to_owned);
-        let files = TraceFiles::new(move |name| match &below {
-            Some(folder) if is_recorded(name) => open_recorded(folder, name),
-            _ => Err(std::io::Error::other("claims name recorded traces only")),
-        });
+    pub(crate) fn new(recorded: RecordedFiles, cache: Option<Cache>, is_fresh: bool) -> Self {
+        let folder = recorded.folder.clone();
+        let files = TraceFiles::new(move |name| recorded.open(name));
         Self {
-            folder: folder.map(Path::to_owned),
+            folder,
             cache,
             is_fresh,
             files,

@@ -101,14 +101,14 @@ pub(crate) fn of_suffix(suffix: &str) -> Option<(Unit, f64)> {
 
 /// Reads a number with its unit, such as `10ms`; also one below 0.
 pub(crate) fn read_quantity(text: &str) -> Option<(f64, Unit)> {
-    let text = text.trim();
-    if let Some(rest) = text.strip_prefix('-').filter(|rest| !rest.starts_with('-')) {
-        return read_quantity(rest).map(|(number, unit)| (-number, unit));
-    }
+    let (sign, text) = match text.trim().strip_prefix('-') {
+        Some(rest) => (-1.0, rest.trim_start()),
+        None => (1.0, text.trim()),
+    };
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let number: f64 = text[..end].parse().ok()?;
     let (unit, scale) = of_suffix(&text[end..])?;
-    Some((number * scale, unit))
+    Some((sign * number * scale, unit))
 }
 
 /// The unit of a field of a record, by the end of the name of its part that has one:

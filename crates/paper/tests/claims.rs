@@ -51,7 +51,7 @@ fn a_claim_from_end_to_end() {
     let library = Library::of_folder(folder.path()).unwrap();
     let claims = library.select(&["made-*".to_owned()]).unwrap();
     let options = RunOptions { depth: Depth::Quick, ..RunOptions::default() };
-    let plan = Plan::new(&claims, &options).unwrap();
+    let plan = Plan::new(&claims, &options);
     assert_eq!(plan.runs(), 2);
     let results = plan.run(&options, &mut ()).unwrap().unwrap();
     assert_eq!(results[0].verdict, Verdict::Reproduced, "{:?}", results[0].checks);
@@ -116,7 +116,7 @@ test = "mean(radio.share_64qam) > 0 and max(radio.max_mbps) <= 50mbit"
 fn transfers_are_selected_by_their_radio() {
     let claim = Claim::read("made/radio", RADIO).unwrap();
     let options = RunOptions::default();
-    let plan = Plan::new(&[&claim], &options).unwrap();
+    let plan = Plan::new(&[&claim], &options);
     let results = plan.run(&options, &mut ()).unwrap().unwrap();
     assert_eq!(results[0].verdict, Verdict::Reproduced, "{:#?}", results[0].checks);
 }
@@ -184,7 +184,7 @@ fn a_claim_trains_tables_keeps_them_and_draws_them() {
     let run = || {
         let cache = cellpace_paper::Cache::below(&kept);
         let options = RunOptions { depth: Depth::Quick, cache, ..RunOptions::default() };
-        let plan = Plan::new(&claims, &options).unwrap();
+        let plan = Plan::new(&claims, &options);
         let results = plan.run(&options, &mut ()).unwrap().unwrap();
         assert_eq!(results[0].verdict, Verdict::Reproduced, "{:?}", results[0].checks);
         let front = cellpace_paper::Front {
@@ -252,4 +252,96 @@ fn claims_that_make_no_sense_are_refused() {
         assert!(error.contains(why), "{wrong}: {error}");
     }
     assert!(Claim::read("made/up", TINY).is_ok());
+}
+
+/// A claim that names recorded traces in a scenario, in a training and on an axis.
+fn naming(trace: &str) -> String {
+    TINY.replace("trace = \"constant:12mbit\"", &format!("trace = \"{trace}\""))
+}
+
+fn shown(texts: &[&str], traces: Option<&std::path::Path>) -> Vec<(String, bool)> {
+    let claims: Vec<Claim> =
+        texts.iter().map(|text| Claim::read("made/up", text).unwrap()).collect();
+    let claims: Vec<&Claim> = claims.iter().collect();
+    let options = RunOptions { depth: Depth::Quick, traces, ..RunOptions::default() };
+    let results = Plan::new(&claims, &options).run(&options, &mut ()).unwrap().unwrap();
+    results.iter().map(|result| (result.shown(), result.is_expected())).collect()
+}
+
+#[test]
+fn a_claim_that_cannot_run_leaves_the_others_their_verdicts() {
+    let needs =
+        naming("city-drive").replace("kind = \"text\"", "kind = \"text\"\nneeds_traces = true");
+    let unreadable = TINY.replace("duration = \"5s\"", "duration = \"5 turns\"");
+    let found = shown(&[&needs, &unreadable, TINY], None);
+    assert_eq!(found[0], ("needs traces".to_owned(), true));
+    assert!(found[1].0.starts_with("failed: run.alone: ") && !found[1].1, "{found:?}");
+    assert_eq!(found[2], ("reproduced".to_owned(), true));
+    // A folder that has other traces only.
+    let folder = tempfile::tempdir().unwrap();
+    let found = shown(&[&naming("city-drive"), TINY], Some(folder.path()));
+    assert_eq!(found[0], ("needs traces".to_owned(), true));
+    assert_eq!(found[1].0, "reproduced");
+}
+
+#[test]
+fn generated_traces_stand_in_wherever_a_recorded_one_is_named() {
+    let scenario = r#"scenario = '''
+trace = "att-lte-driving"
+rtt = "40ms"
+duration = "5s"
+[[flow]]
+cc = "fixed:cwnd={window}"
+'''
+"#;
+    let from = TINY.find("trace = ").unwrap();
+    let to = TINY.find("series = ").unwrap();
+    let within = format!("{}{scenario}{}", &TINY[..from], &TINY[to..]);
+    let trained = TRAINED.replace("traces = [\"constant:12mbit\"]", "traces = [\"mdi/channel00\"]");
+    for text in [naming("city-drive"), within, trained] {
+        let claim = Claim::read("made/up", &text).unwrap();
+        let options = RunOptions { depth: Depth::Quick, ..RunOptions::default() };
+        let plan = Plan::new(&[&claim], &options);
+        let result = &plan.run(&options, &mut ()).unwrap().unwrap()[0];
+        assert!(result.unrun.is_none() && result.is_generated, "{:?}\n{text}", result.unrun);
+    }
+}
+
+#[test]
+fn claims_that_would_run_without_end_are_refused() {
+    let cases = [
+        ("starts = 4000000000\n", "starts: 4000000000 are more than 1000"),
+        ("flow = 'stagger = \"{a}{a}{a}{a}\"'\nsweep.a = [\"{b}\"]\n", "longer than 1048576"),
+    ];
+    for (more, why) in cases {
+        let large = format!("sweep.b = [\"{}\"]\n", "x".repeat(300_000));
+        let text = TINY.replace("series = ", &format!("{more}{large}series = "));
+        let found = shown(&[&text], None);
+        assert!(found[0].0.contains(why), "{found:?}");
+    }
+    let axes: String = (0..17).map(|at| format!("sweep.a{at} = [1]\n")).collect();
+    let text = TINY.replace("series = ", &format!("{axes}series = "));
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("made")).unwrap();
+    fs::write(folder.path().join("made/up.toml"), text).unwrap();
+    let error = Library::of_folder(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("axes; allowed: 16"), "{error}");
+}
+
+/// Training tables takes a minute; `./dev test --all` runs all claims.
+#[test]
+fn every_claim_that_trains_nothing_can_be_run_without_recorded_traces() {
+    let library = Library::embedded().unwrap();
+    let trains = |claim: &&Claim| {
+        let texts = claim.runs.values().map(|run| format!("{run:?}")).collect::<String>();
+        texts.contains("model=") || claim.runs.values().any(|run| run.train.is_some())
+    };
+    let claims: Vec<&Claim> = library.claims().iter().filter(|claim| !trains(claim)).collect();
+    assert!(claims.len() > 100, "{}", claims.len());
+    let options = RunOptions { depth: Depth::Quick, ..RunOptions::default() };
+    let plan = Plan::new(&claims, &options);
+    assert_eq!(plan.unrun().collect::<Vec<_>>(), []);
+    let first: Vec<&Claim> = claims.into_iter().filter(|claim| claim.id == "verus-fig1").collect();
+    let result = &Plan::new(&first, &options).run(&options, &mut ()).unwrap().unwrap()[0];
+    assert!(result.is_generated && result.is_expected(), "{}", result.shown());
 }

@@ -67,7 +67,7 @@ pub(crate) fn check_claims(py: Python<'_>, wish: Checking) -> PyResult<(String, 
             measured: Vec::new(),
         };
         let mut signals = Signals::default();
-        let plan = Plan::new(&claims, &options).map_err(failed)?;
+        let plan = Plan::new(&claims, &options);
         let results = plan.run(&options, &mut signals).map_err(failed)?;
         let Some(results) = results else {
             return Err(signals

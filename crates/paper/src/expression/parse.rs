@@ -77,13 +77,16 @@ pub struct Selector {
 
 /// Levels of parentheses and signs.
 const MAX_DEPTH: usize = 50;
+/// Operators, selections and values of an expression. A chain such as `1 + 1 + 1` is a tree as deep
+/// as it is long, and every walk over it recurses.
+const MAX_PARTS: usize = 400;
 
 /// Reads an expression.
 ///
 /// # Errors
 /// With the place and what was expected there.
 pub fn parse(text: &str) -> Result<Expression, String> {
-    let mut parser = Parser { text, at: 0, depth: 0 };
+    let mut parser = Parser { text, at: 0, depth: 0, parts: 0 };
     let expression = parser.either()?;
     parser.blanks();
     if parser.at < text.len() {
@@ -96,6 +99,7 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
+    parts: usize,
 }
 
 const COMPARISONS: [(&str, Operator); 6] = [
@@ -152,6 +156,7 @@ impl<'a> Parser<'a> {
     fn either(&mut self) -> Result<Expression, String> {
         let mut left = self.both()?;
         while self.takes_word("or") {
+            self.count_part()?;
             left = binary(Operator::Or, left, self.both()?);
         }
         Ok(left)
@@ -160,6 +165,7 @@ impl<'a> Parser<'a> {
     fn both(&mut self) -> Result<Expression, String> {
         let mut left = self.negation()?;
         while self.takes_word("and") {
+            self.count_part()?;
             left = binary(Operator::And, left, self.negation()?);
         }
         Ok(left)
@@ -176,6 +182,7 @@ impl<'a> Parser<'a> {
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, String>,
     ) -> Result<T, String> {
+        self.count_part()?;
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(format!("more than {MAX_DEPTH} levels"));
@@ -183,6 +190,14 @@ impl<'a> Parser<'a> {
         let result = read(self);
         self.depth -= 1;
         result
+    }
+
+    fn count_part(&mut self) -> Result<(), String> {
+        self.parts += 1;
+        match self.parts {
+            0..=MAX_PARTS => Ok(()),
+            _ => Err(format!("more than {MAX_PARTS} operators, selections and values")),
+        }
     }
 
     fn comparison(&mut self) -> Result<Expression, String> {
@@ -203,6 +218,7 @@ impl<'a> Parser<'a> {
                 () if self.takes("-") => Operator::Subtract,
                 () => return Ok(left),
             };
+            self.count_part()?;
             left = binary(operator, left, self.product()?);
         }
     }
@@ -215,6 +231,7 @@ impl<'a> Parser<'a> {
                 () if self.takes("/") => Operator::Divide,
                 () => return Ok(left),
             };
+            self.count_part()?;
             left = binary(operator, left, self.sign()?);
         }
     }
@@ -225,6 +242,7 @@ impl<'a> Parser<'a> {
         }
         let mut value = self.deeper(Self::value)?;
         while self.takes("[") {
+            self.count_part()?;
             value = Expression::Select(Box::new(value), self.selectors()?);
         }
         Ok(value)

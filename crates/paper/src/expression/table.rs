@@ -66,6 +66,10 @@ impl Row {
     }
 }
 
+/// Rows of two tables joined, unless one of them alone has more: tables with different axes
+/// multiply.
+const MAX_JOINED: usize = 300_000;
+
 /// Values of one kind along axes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
@@ -104,10 +108,14 @@ impl Table {
             let key = shared.iter().map(|(_, at)| &*row.coordinates[*at]).collect();
             by_key.entry(key).or_default().push(row);
         }
+        let most = MAX_JOINED.max(self.rows.len()).max(other.rows.len());
         let mut rows = Vec::new();
         for row in &self.rows {
             let key: Vec<&str> = shared.iter().map(|(at, _)| &*row.coordinates[*at]).collect();
             for partner in by_key.get(&key).into_iter().flatten() {
+                if rows.len() == most {
+                    return Err(format!("the two sides make more than {most} values"));
+                }
                 let beyond = own.iter().map(|at| Arc::clone(&partner.coordinates[*at]));
                 let place = row.coordinates.iter().cloned().chain(beyond).collect();
                 rows.push(pair(row, partner, place));

@@ -152,3 +152,37 @@ fn the_functions_have_the_usual_definitions() {
     assert_eq!(value("overlap([1, 1.1, 1.2], [2, 2.1, 2.2])"), Ok(0.0));
     assert_eq!(value("any([1, 2] > 1) and not all([1, 2] > 1)"), Ok(1.0));
 }
+
+#[test]
+fn a_chain_is_as_long_as_the_limit_and_no_longer() {
+    let long = |part: &str, between: &str, parts: usize| vec![part; parts].join(between);
+    assert_eq!(value(&(long("1", " + ", 199) + " = 199")), Ok(1.0));
+    let chains = [
+        long("1", "+", 30_000) + " > 0",
+        long("1>0", " and ", 30_000),
+        long("1>0", " or ", 30_000),
+        long("1", "*", 30_000) + " > 0",
+        format!("mean(delay_ms{}) > 0ms", long("[cc=cubic]", "", 30_000)),
+        format!("count([{}] > 0) > 0", long("1", ",", 30_000)),
+        format!("{}1 < 9", long("-", "", 30_000)),
+        format!("{}1 > 0", long("not ", "", 30_000)),
+        format!("{}1{} > 0", long("(", "", 30_000), long(")", "", 30_000)),
+    ];
+    for chain in chains {
+        let error = parse(&chain).unwrap_err();
+        assert!(error.starts_with("more than "), "{error}");
+    }
+}
+
+#[test]
+fn tables_with_other_axes_do_not_multiply_without_bound() {
+    let along = |axis: &str| Table {
+        kind: Kind::Truth,
+        axes: vec![axis.into()],
+        rows: (0..1_000).map(|at| Row::new(vec![at.to_string().into()], 1.0)).collect(),
+    };
+    let pair = |_: &Row, _: &Row, coordinates| Row::new(coordinates, 1.0);
+    let error = along("a").join(&along("b"), pair).unwrap_err();
+    assert_eq!(error, "the two sides make more than 300000 values");
+    assert_eq!(along("a").join(&along("a"), pair).unwrap().1.len(), 1_000);
+}
