@@ -18,14 +18,19 @@
 //! 5. Mean burst sizes in twelve classes of the rate give the mean and the exponent (regression
 //!    of logarithms); sizes and gaps relative to the mean at a like rate give the shapes.
 //! 6. The variance of 100-ms windows beyond step 3 gives `catch_up_ms`.
+//!
+//! A trace that was made of rates (a log of one value a second) spreads its opportunities evenly
+//! and says nothing of bursts. Its rates are taken as they are, without the stretch of step 2;
+//! steps 5 and 6 are left out, so that the opportunities come as evenly as the model can; and the
+//! curve is scaled so that the mean is kept.
 
 use cellpace_base::statistics::quantile;
 use thiserror::Error;
 
 use crate::OPPORTUNITY_BYTES;
 use crate::profile::{
-    BAND_SHARES, LEVELS, LOWEST_SCORE, LinkProfile, MAX_GAP_MS, MEMORY_S, SCORE_STEP, SCORES,
-    ShapeTable, at_score, table_mean, table_square,
+    BAND_ENDS, BAND_SHARES, LEVELS, LOWEST_SCORE, LinkProfile, MAX_GAP_MS, MEMORY_S, SCORE_STEP,
+    SCORES, ShapeTable, at_score, table_mean, table_square,
 };
 use crate::schedule::Trace;
 use cellpace_base::math::{exp, ln, pow, sin_cos};
@@ -75,6 +80,8 @@ const FINE_MS: u32 = 100;
 const COARSE: usize = 5;
 /// Service in milliseconds that is enough to measure a rate.
 const ENOUGH_MS: u64 = 250;
+/// Opportunities in a fine window from which on its own rate says enough.
+const MANY: u32 = 20;
 /// Lags of the autocovariance, in fine windows.
 const LAGS: [usize; 24] =
     [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 20, 25, 30, 40, 50, 60, 80, 100];
@@ -97,17 +104,52 @@ pub fn fit_millis(millis: &[u32]) -> Result<LinkProfile, FitError> {
         return Err(FitError::TooLong { hours: f64::from(length) / 3.6e6 });
     }
     let bursts = bursts(millis);
+    let is_even = is_evenly_spread(millis);
     let service = Service::new(millis);
     let served_s = service.served.iter().sum::<u32>() as f64 / 1000.0;
-    if served_s < f64::from(MIN_SERVED_S) || bursts.len() < MIN_BURSTS {
+    if served_s < f64::from(MIN_SERVED_S) || (bursts.len() < MIN_BURSTS && !is_even) {
         return Err(FitError::TooShort { served_s, bursts: bursts.len() });
     }
 
     let mut profile = LinkProfile::blank().with_about("fitted");
-    fit_quality(&mut profile, &service)?;
-    fit_outages(&mut profile, &service, millis);
-    fit_bursts(&mut profile, &service, &bursts);
+    if is_even {
+        fit_rates(&mut profile, &service, millis)?;
+    } else {
+        fit_quality(&mut profile, &service)?;
+        fit_outages(&mut profile, &service, &outages(millis));
+        fit_bursts(&mut profile, &service, &bursts);
+    }
     Ok(profile.tidy())
+}
+
+/// Share of neighbouring stretches of time whose opportunities differ by at most one, from which on
+/// a trace counts as made of rates: those have 0.98 and more, recorded packets 0.76 and less.
+const EVEN_SHARE: f64 = 0.9;
+/// Opportunities in such a stretch; more where a millisecond has more.
+const EVEN_COUNT: usize = 5;
+/// The longest stretch, in milliseconds: what is slower is an outage.
+const MAX_STRETCH_MS: u32 = 2_000;
+
+/// Whether the opportunities are spread as evenly as rates have them, without bursts.
+fn is_evenly_spread(millis: &[u32]) -> bool {
+    let (mut at, mut even, mut stretches) = (0, 0_u32, 0_u32);
+    while let (Some(start), Some(behind)) = (millis.get(at), millis.get(at + EVEN_COUNT)) {
+        let length = behind.saturating_sub(*start).max(1);
+        if length > MAX_STRETCH_MS {
+            at += EVEN_COUNT;
+            continue;
+        }
+        let count = |from: usize| {
+            let end = u64::from(*start) + u64::from(length) * if from == at { 1 } else { 2 };
+            millis[from..].iter().take_while(|ms| u64::from(**ms) < end).count()
+        };
+        let first = count(at);
+        let second = count(at + first);
+        stretches += 1;
+        even += u32::from(first.abs_diff(second) <= 1);
+        at += first + second;
+    }
+    f64::from(even) > EVEN_SHARE * f64::from(stretches)
 }
 
 /// Opportunities and time with service in each 100-ms window.
@@ -168,6 +210,18 @@ impl Service {
     fn fine_rates(&self) -> Vec<f64> {
         let rate = |(window, local): (usize, &f64)| self.rate(window, window + 1).unwrap_or(*local);
         self.local.iter().enumerate().map(rate).collect()
+    }
+
+    /// Rates of windows with many opportunities, and local ones around those with few, where a
+    /// whole number says little; from the lowest to the highest.
+    fn smooth_rates(&self) -> Vec<f64> {
+        let rate = |(window, local): (usize, &f64)| match self.count[window] {
+            0..MANY => *local,
+            _ => self.rate(window, window + 1).unwrap_or(*local),
+        };
+        let mut rates: Vec<f64> = self.local.iter().enumerate().map(rate).collect();
+        rates.sort_unstable_by(f64::total_cmp);
+        rates
     }
 
     /// The local rates from the lowest to the highest.
@@ -250,13 +304,73 @@ fn bursts(millis: &[u32]) -> Vec<Burst> {
     bursts
 }
 
+/// A profile from rates that were measured as such.
+fn fit_rates(profile: &mut LinkProfile, service: &Service, millis: &[u32]) -> Result<(), FitError> {
+    let table = rate_table(&service.smooth_rates());
+    let covariance = LAGS.map(|lag| autocovariance(&service.fine_rates(), lag));
+    let middle = table[SCORES / 2];
+    // Whole numbers of opportunities differ by one from window to window.
+    let window =
+        FINE_MS * if middle * f64::from(FINE_MS) < f64::from(MANY) { COARSE as u32 } else { 1 };
+    let rounding = CONSTANT_SHARE * middle + 1.5 / f64::from(window);
+    let is_constant = |rate: &f64| (rate - middle).abs() <= rounding;
+    let outages = outages(millis);
+    if outages.is_empty() && table.iter().all(is_constant) {
+        return Err(FitError::Constant);
+    }
+    let curve = QualityCurve::new(&table);
+    let correlation = covariance.map(|covariance| curve.correlation_for(covariance));
+    fit_memory(profile, &correlation);
+    // What a rate near 0 lets through between its gaps is no service.
+    let whole = |outage: Outage| Outage { gaps: vec![outage.to - outage.from], ..outage };
+    let outages: Vec<Outage> = outages.into_iter().map(whole).collect();
+    fit_outages(profile, service, &outages);
+    (profile.burst_mean, profile.burst_exponent, profile.burst_same_ms) = (1.0, 0.0, 0.0);
+    profile.burst_excess = [1.0; LEVELS.len()];
+    profile.gap_excess = [[1.0; LEVELS.len()]; 2];
+    profile.catch_up_ms = f64::from(FINE_MS);
+    let wanted = millis.len() as f64 / f64::from(millis.last().copied().unwrap_or(0).max(1));
+    let factor = (wanted / mean_rate(profile, &table)).clamp(1.0 / MAX_SCALE, MAX_SCALE);
+    set_rates(profile, &table.map(|rate| rate * factor));
+    Ok(())
+}
+
+/// Rates that differ from their median by less than this share are one rate with rounding.
+const CONSTANT_SHARE: f64 = 0.02;
+
+/// The most by which all rates are scaled to keep their mean.
+const MAX_SCALE: f64 = 1.2;
+
+/// The rate in the long run, outages included, with these rates at the normal scores.
+fn mean_rate(profile: &LinkProfile, table: &[f64; SCORES]) -> f64 {
+    const STEP: f64 = 0.01;
+    let served = profile.served_shares();
+    let at = |index: i32| {
+        let z = f64::from(index) * STEP;
+        let weight = STEP * exp(-z * z / 2.0) / std::f64::consts::TAU.sqrt();
+        weight * at_score(table, z) * served[BAND_ENDS.partition_point(|end| *end <= z)]
+    };
+    (-600..=600).map(at).sum()
+}
+
+/// The quantiles of rates at the normal scores.
+fn rate_table(ranked: &[f64]) -> [f64; SCORES] {
+    let score = |index: usize| LOWEST_SCORE + SCORE_STEP * index as f64;
+    std::array::from_fn(|index| quantile(ranked, normal_share(score(index))))
+}
+
+/// Puts rates in opportunities per ms into a profile.
+fn set_rates(profile: &mut LinkProfile, table: &[f64; SCORES]) {
+    // Slower than one opportunity per outage threshold would be an outage.
+    let lowest = 1.0 / f64::from(MAX_GAP_MS);
+    let mbps = |rate: &f64| rate.max(lowest) * f64::from(OPPORTUNITY_BYTES) * 8.0 / 1000.0;
+    profile.rate_mbps = table.each_ref().map(mbps);
+}
+
 /// Steps 2 and 3: the rate's distribution and memory.
 fn fit_quality(profile: &mut LinkProfile, service: &Service) -> Result<(), FitError> {
     let ranked = service.ranked();
-    let mut table = [0.0; SCORES];
-    for (index, rate) in table.iter_mut().enumerate() {
-        *rate = quantile(&ranked, normal_share(LOWEST_SCORE + SCORE_STEP * index as f64));
-    }
+    let table = rate_table(&ranked);
     let fine = service.fine_rates();
     let covariance = LAGS.map(|lag| autocovariance(&fine, lag));
     // The noise of bursts is only in lag 0, so lag 0 without it lies on the line through 1 and 2.
@@ -273,7 +387,7 @@ fn fit_quality(profile: &mut LinkProfile, service: &Service) -> Result<(), FitEr
     let curve = QualityCurve::new(&table);
     let correlation = covariance.map(|covariance| curve.correlation_for(covariance));
     fit_memory(profile, &correlation);
-    profile.rate_mbps = table.map(|rate| rate * f64::from(OPPORTUNITY_BYTES) * 8.0 / 1000.0);
+    set_rates(profile, &table);
     Ok(())
 }
 
@@ -387,7 +501,7 @@ fn non_negative_least_squares(columns: &[Vec<f64>], target: &[f64]) -> (Vec<f64>
 }
 
 /// Step 4: how often outages begin, and how long they are.
-fn fit_outages(profile: &mut LinkProfile, service: &Service, millis: &[u32]) {
+fn fit_outages(profile: &mut LinkProfile, service: &Service, outages: &[Outage]) {
     let ranked = service.ranked();
     let limits = [0.10, 0.25, 0.50].map(|share| quantile(&ranked, share));
     let band = |rate: f64| limits.partition_point(|limit| *limit <= rate);
@@ -397,7 +511,7 @@ fn fit_outages(profile: &mut LinkProfile, service: &Service, millis: &[u32]) {
     }
     let mut starts = [0.0; BAND_SHARES.len()];
     let (mut lone, mut gaps, mut runs) = (Vec::new(), Vec::new(), Vec::new());
-    for outage in outages(millis) {
+    for outage in outages {
         starts[band(service.local_at(outage.from))] += 1.0;
         match outage.gaps[..] {
             [gap] => lone.push(f64::from(gap)),
@@ -676,6 +790,79 @@ mod tests {
         let found = fit(&trace).unwrap();
         assert_eq!(found, fit(&trace).unwrap());
         assert_eq!(found.to_string().parse::<LinkProfile>().unwrap(), found);
+    }
+
+    /// Opportunities of a log with a rate in Mbit/s for each second, as `trace convert` spreads them.
+    fn of_rates(log: impl IntoIterator<Item = f64>) -> Trace {
+        let (mut millis, mut due) = (Vec::new(), 0.0);
+        for (second, mbps) in log.into_iter().enumerate() {
+            let per_ms = mbps / 12.0;
+            let total: f64 = due + per_ms * 1000.0;
+            for packet in 1..=total as u32 {
+                let at = second as f64 * 1000.0 + (f64::from(packet) - due) / per_ms;
+                millis.push(at.ceil() as u32);
+            }
+            due = total.fract();
+        }
+        Trace::from_millis(millis).unwrap()
+    }
+
+    /// The mean, and the highest rate in 1-s windows, over hours of a profile's trace: as many as 20
+    /// million opportunities last, a day at most.
+    fn mean_and_highest(profile: &LinkProfile, mean_mbps: f64) -> (f64, f64) {
+        let seconds = (20e6 * 0.012 / mean_mbps).min(86_400.0);
+        let trace = profile.generate(1, Span::from_secs(seconds as u64));
+        let mut counts = vec![0.0_f64; seconds as usize + 1];
+        trace.millis().iter().for_each(|ms| counts[*ms as usize / 1000] += 0.012);
+        (trace.mean_rate().as_mbps(), counts.into_iter().fold(0.0, f64::max))
+    }
+
+    #[test]
+    fn the_mean_of_a_log_of_rates_is_kept_and_no_rate_is_above_its_highest() {
+        let second = |at: u32| f64::from(at * 7919 % 101) / 101.0;
+        let logs: [(&str, Vec<f64>); 5] = [
+            ("bursty", (0..600).map(|at| if at % 30 < 27 { 0.3 } else { 30.0 }).collect()),
+            ("uniform", (0..600).map(|at| 5.0 + 300.0 * second(at)).collect()),
+            ("skewed", (0..600).map(|at| 400.0 * second(at).powi(6) + 0.5).collect()),
+            ("slow", (0..600).map(|at| 0.3 + 4.0 * second(at)).collect()),
+            ("steps", (0..600).map(|at| [2.0, 6.0, 24.0][at / 20 % 3]).collect()),
+        ];
+        for (name, log) in logs {
+            let mean = log.iter().sum::<f64>() / log.len() as f64;
+            let highest = log.iter().copied().fold(0.0, f64::max);
+            let profile = fit(&of_rates(log)).unwrap();
+            let (found, most) = mean_and_highest(&profile, mean);
+            assert!((found / mean - 1.0).abs() < 0.05, "{name}: {found}, not {mean}");
+            assert!(most < 1.2 * highest, "{name}: {most} of {highest}");
+        }
+    }
+
+    #[test]
+    fn idle_times_of_a_log_become_outages() {
+        let log = |at: u32| if at % 40 < 10 { 0.01 } else { 40.0 + f64::from(at % 7) };
+        let profile = fit(&of_rates((0..1200).map(log))).unwrap();
+        assert!((profile.served_share() - 0.75).abs() < 0.02, "{}", profile.served_share());
+        assert_eq!(profile.blackout_share, 0.0);
+        let (found, _) = mean_and_highest(&profile, 32.0);
+        assert!((found / (0.75 * 43.0) - 1.0).abs() < 0.05, "{found}");
+    }
+
+    #[test]
+    fn a_constant_rate_is_named_as_such_however_high() {
+        for mbps in [0.5, 12.0, 40.0, 123.4, 900.0] {
+            let found = fit(&of_rates(std::iter::repeat_n(mbps, 60)));
+            assert_eq!(found, Err(FitError::Constant), "{mbps}");
+        }
+    }
+
+    #[test]
+    fn packets_are_told_from_rates() {
+        for name in crate::profile::NAMES {
+            let trace = builtin(name).unwrap().generate(1, Span::from_secs(120));
+            assert!(!is_evenly_spread(trace.millis()), "{name}");
+        }
+        let rates = of_rates((0..60).map(|at| f64::from(at * 37 % 60) + 0.5));
+        assert!(is_evenly_spread(rates.millis()));
     }
 
     #[test]

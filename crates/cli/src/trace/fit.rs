@@ -5,15 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cellpace_lab::shown_name;
-use cellpace_lab::trace::{compare_fit, fit_json, load_trace};
+use cellpace_lab::trace::{compare_fit, fit_json, fit_warnings, load_trace};
 use cellpace_path::fit::fit;
-use cellpace_path::profile::LinkProfile;
-use cellpace_path::schedule::Trace;
+use cellpace_path::stats::StatsRow;
 use cellpace_report::side_by_side;
 use clap::Args;
 
 use crate::error::CommandError;
-use crate::output::{check_files, is_stdout, print, write, write_json};
+use crate::output::{check_files, complain, is_stdout, print, write, write_json};
 use crate::progress::Progress;
 
 /// Generated traces that are compared with the source, with seeds from 1 on.
@@ -28,7 +27,9 @@ const SEEDS: u32 = 10;
 
 A profile has some ninety numbers in lines of text: how the rate is distributed and how fast it
 changes, outages, the sizes of bursts and the gaps between them. The same trace always gives the
-same profile. The trace needs at least 20 s with service, better several minutes.")]
+same profile. The trace needs at least 20 s with service, better several minutes. Logs of rates,
+one value a second, fit as well (`cellpace trace convert rates.csv -o rates.down` first): they say
+nothing of bursts, and the profile has none.")]
 pub(crate) struct FitArgs {
     /// The trace
     #[arg(value_name = "TRACE")]
@@ -53,10 +54,14 @@ pub(crate) fn run(args: &FitArgs) -> Result<ExitCode, CommandError> {
     let about = format!("fitted to {seconds:.0} s of {}", shown_name(&args.trace));
     let profile = profile.with_about(&about);
     write(&args.output, &profile.to_string())?;
+    let progress = Progress::new(SEEDS as usize, "generated traces");
+    let rows = compare_fit(&source, &profile, SEEDS, || progress.step());
+    progress.finish();
+    fit_warnings(&rows).iter().for_each(|warning| complain(&format!("{}: {warning}", args.trace)));
     if is_stdout(&args.output) {
         return Ok(ExitCode::SUCCESS);
     }
-    say(args, &source, &profile)
+    say(args, &rows)
 }
 
 fn is_same_file(trace: &Path, output: &Path) -> bool {
@@ -66,17 +71,14 @@ fn is_same_file(trace: &Path, output: &Path) -> bool {
     }
 }
 
-fn say(args: &FitArgs, source: &Trace, profile: &LinkProfile) -> Result<ExitCode, CommandError> {
+fn say(args: &FitArgs, rows: &[StatsRow]) -> Result<ExitCode, CommandError> {
     let output = args.output.display().to_string();
-    let progress = Progress::new(SEEDS as usize, "generated traces");
-    let rows = compare_fit(source, profile, SEEDS, || progress.step());
-    progress.finish();
-    let json = || fit_json(&args.trace, &output, SEEDS, &rows);
+    let json = || fit_json(&args.trace, &output, SEEDS, rows);
     if !write_json(args.json.as_deref(), json)? {
         return Ok(ExitCode::SUCCESS);
     }
     if !rows.is_empty() {
-        print(&side_by_side([&shown_name(&args.trace), "generated"], &rows))?;
+        print(&side_by_side([&shown_name(&args.trace), "generated"], rows))?;
         print(&format!("generated: the mean over {SEEDS} seeds\n\n"))?;
     }
     print(&format!("profile: {output}\nuse it as --trace profile:{output}\n"))?;

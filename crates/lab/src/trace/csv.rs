@@ -87,6 +87,14 @@ impl CsvLine<'_> {
         if self.number == 1 && fields.iter().map(|f| f.to_lowercase()).eq(HEADER) {
             return Ok(None);
         }
+        if self.number == 1 && is_header(fields) {
+            let problem = format!(
+                "`{}` is a header that is not read; it must be time_s,mbps (seconds, Mbit/s), or \
+                 left out",
+                shortened(&fields.join(","))
+            );
+            return Err(TraceError::line(self.name, self.number, problem));
+        }
         if fields.len() != HEADER.len() {
             let found = fields.len();
             let hint = if fields[0].contains(';') { ", separated by a comma" } else { "" };
@@ -104,6 +112,24 @@ impl CsvLine<'_> {
         let shown = self.fields.get(which).map(|field| field.escape_debug().to_string());
         let problem = format!("{}: `{}` {problem}", HEADER[which], shown.unwrap_or_default());
         TraceError::line(self.name, self.number, problem)
+    }
+}
+
+/// Whether a first line names columns: not one of its fields begins as a number does.
+fn is_header(fields: &[String]) -> bool {
+    let is_number = |field: &String| field.parse::<f64>().is_ok();
+    let begins =
+        |field: &String| field.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c));
+    !fields.iter().any(|field| is_number(field) || begins(field))
+}
+
+/// The beginning of a line, as an error shows it.
+fn shortened(text: &str) -> String {
+    const MAX_SHOWN: usize = 60;
+    let escaped = text.escape_debug().to_string();
+    match escaped.char_indices().nth(MAX_SHOWN) {
+        Some((end, _)) => format!("{}...", &escaped[..end]),
+        None => escaped,
     }
 }
 
@@ -185,6 +211,8 @@ mod tests {
         assert_eq!(millis("0,6\r\n0.003, 6 \r\n\r\n\n"), [2, 4, 6], "half packets go on");
         assert_eq!(millis("10.5,12\n10.501,0\n10.503,0"), [1, 5], "and the end is kept");
         assert_eq!(millis("TIME_S,Mbps\n0,12\n0.001,12"), [1, 2]);
+        assert_eq!(millis("\u{feff}time_s,mbps\r\n0,12\r\n0.001,12"), [1, 2], "as Excel writes it");
+        assert_eq!(millis("\u{feff}0,12\n0.001,12"), [1, 2]);
     }
 
     #[test]
@@ -193,6 +221,16 @@ mod tests {
         assert_eq!(said("0,-3\n"), "t, line 1: mbps: `-3` is not a number from 0");
         assert_eq!(said("0,inf\n"), "t, line 1: mbps: `inf` is not a number from 0");
         assert_eq!(said("x,1\n"), "t, line 1: time_s: `x` is not a number from 0");
+        assert_eq!(
+            said("time,throughput\n0,1\n"),
+            "t, line 1: `time,throughput` is a header that is not read; it must be time_s,mbps \
+             (seconds, Mbit/s), or left out"
+        );
+        let wide = said(&format!("Timestamp,{}\n0,1\n", "Longitude,".repeat(20)));
+        assert!(
+            wide.contains("`Timestamp,Longitude,") && wide.contains("...` is a header"),
+            "{wide}"
+        );
         assert_eq!(said("time_s,mbps\n-1,1\n"), "t, line 2: time_s: `-1` is not a number from 0");
         assert_eq!(
             said("0,1\n1,1\n1,1\n"),

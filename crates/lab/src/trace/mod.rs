@@ -15,7 +15,7 @@ pub use check::{CheckedTrace, TraceFinding, TraceVerdict, check_json, check_trac
 pub use documents::{fit_json, show_json};
 pub use edit::{TraceFormat, cut_trace, scale_trace};
 pub use figures::{RateMemory, RatePercentiles, RateVariation, TraceFigures, TraceSpread, preview};
-pub use fit::compare_fit;
+pub use fit::{compare_fit, fit_warnings};
 pub use predict::{PredictedTrace, PredictedWindows, predict_json, predict_trace};
 pub use radio::radio_csv;
 pub use source::{TraceSourceError, drive, load_trace, whole_millis};

@@ -144,14 +144,23 @@ impl LinkProfile {
         self
     }
 
+    /// Whether the scheduler serves in bursts. What was fitted to a log of rates has none.
+    pub fn has_bursts(&self) -> bool {
+        self.burst_mean > 1.0
+    }
+
     /// Share of the time without outages in the long run: the renewal theorem in each band of the
     /// quality, as if outages were short against its memory.
     pub fn served_share(&self) -> f64 {
+        self.served_shares().iter().zip(BAND_SHARES).map(|(served, share)| served * share).sum()
+    }
+
+    /// The same in each band of the quality.
+    pub(crate) fn served_shares(&self) -> [f64; BAND_SHARES.len()] {
         let blackout_ms = table_mean(&self.blackout_gaps) * table_mean(&self.blackout_ms);
         let length_ms = (1.0 - self.blackout_share) * table_mean(&self.outage_ms)
             + self.blackout_share * blackout_ms;
-        let served = |rate: &f64| 1.0 / (1.0 + rate * length_ms / 1000.0);
-        self.outage_per_s.iter().zip(BAND_SHARES).map(|(rate, share)| share * served(rate)).sum()
+        self.outage_per_s.map(|rate| 1.0 / (1.0 + rate * length_ms / 1000.0))
     }
 }
 

@@ -318,7 +318,7 @@ mod tests {
     fn a_missing_unit_is_named() {
         assert_eq!(
             error_of("droptail:100"),
-            "droptail: `100` needs a unit; write a window like 20pkts or 30kB"
+            "droptail: `100` needs a unit; write a size like 100pkts or 150kB"
         );
         assert_eq!(
             error_of("codel:target=5"),
@@ -326,7 +326,7 @@ mod tests {
         );
         assert_eq!(
             error_of("red:min=3,max=9"),
-            "`red`: min: `3` needs a unit; write a window like 20pkts or 30kB"
+            "`red`: min: `3` needs a unit; write a size like 100pkts or 150kB"
         );
     }
 

@@ -75,7 +75,9 @@ impl<'a> LineReader<'a> {
         if text.len() > MAX_LINE_BYTES {
             return Err(self.too_long(self.line));
         }
-        let text = text.trim_ascii();
+        // Spreadsheets write a byte order mark.
+        let marked = (self.line == 1).then(|| text.strip_prefix(b"\xef\xbb\xbf")).flatten();
+        let text = marked.unwrap_or(text).trim_ascii();
         if text.is_empty() {
             self.empty_from.get_or_insert(self.line);
             return Ok(());
