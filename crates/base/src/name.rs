@@ -15,14 +15,25 @@ pub fn split_name(text: &str) -> SplitName<'_> {
     SplitName { name: name.trim(), rest: rest.trim() }
 }
 
-/// The candidate nearest to `word` in edits, whatever the case, if one is near enough to be what
-/// was meant.
+/// Letters from which on the beginning of a name stands for it.
+const MIN_BEGINNING: usize = 3;
+
+/// The candidate that `word` is the beginning of, up to a hyphen; else the nearest one in edits, if it is
+/// near enough to be what was meant. Case does not count.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Counting edits takes memory in proportion to both lengths, and no name is that long.
     if word.len() > 64 {
         return None;
     }
     let word = &word.to_lowercase();
+    let candidates: Vec<&str> = candidates.into_iter().collect();
+    let begins = |candidate: &&str| {
+        let rest = candidate.to_lowercase().strip_prefix(&**word).map(|rest| rest.starts_with('-'));
+        word.len() >= MIN_BEGINNING && rest == Some(true)
+    };
+    if let Some(whole) = candidates.iter().copied().find(begins) {
+        return Some(whole);
+    }
     candidates
         .into_iter()
         .map(|candidate| (strsim::damerau_levenshtein(word, &candidate.to_lowercase()), candidate))
@@ -41,6 +52,9 @@ mod tests {
         assert_eq!(nearest("warp-drive", ["cubic", "copa"]), None);
         assert_eq!(nearest("R", ["m", "r"]), Some("r"));
         assert_eq!(nearest("CUBIC", ["cubic", "copa"]), Some("cubic"));
+        let links = ["step", "lte-driving", "lte-stationary", "radio"];
+        assert_eq!(nearest("LTE", links), Some("lte-driving"));
+        assert_eq!(nearest("ste", links), Some("step"));
         assert_eq!(nearest(&"cubic".repeat(1 << 20), ["cubic"]), None);
     }
 }

@@ -225,12 +225,12 @@ pub fn parse_bytes(text: &str) -> Result<u64, QuantityError> {
 /// # Errors
 /// When the number or the unit is missing, unknown or out of range.
 pub fn parse_window(text: &str) -> Result<Window, QuantityError> {
-    let (number, unit) = split(text, "a window like 20pkts or 30kB")?;
+    let (number, unit) = split(text, "a size like 100pkts or 150kB")?;
     match unit {
         "pkts" | "pkt" | "packets" | "p" => {
             in_range(text, "window", number.round()).map(Window::Packets)
         }
-        "" => Err(missing(text, "a window like 20pkts or 30kB")),
+        "" => Err(missing(text, "a size like 100pkts or 150kB")),
         _ => parse_bytes(text).map(Window::Bytes),
     }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Command, ValueEnum};
 use clap_complete::Shell;
 
@@ -48,10 +49,67 @@ pub(crate) fn print_completions(
         CompletionShell::Zsh => Shell::Zsh,
         CompletionShell::Fish => Shell::Fish,
     };
+    let names = OfferedNames::known();
+    program = names.offered_by(program);
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut program, "cellpace", &mut script);
-    print(&String::from_utf8_lossy(&script))?;
+    print(&names.beside_files(args.shell, &String::from_utf8_lossy(&script)))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The names that shells offer for controllers and traces. Both options take other texts, too, and
+/// traces are often files: so names are offered, and not what the options are read by.
+struct OfferedNames {
+    controllers: Vec<&'static str>,
+    traces: Vec<&'static str>,
+}
+
+impl OfferedNames {
+    fn known() -> Self {
+        Self {
+            controllers: cellpace_cc::registry().iter().map(|info| info.name).collect(),
+            traces: cellpace_path::profile::NAMES.to_vec(),
+        }
+    }
+
+    /// The program, with the names as the values of these options of all commands.
+    fn offered_by(&self, program: Command) -> Command {
+        let program = program.mut_args(|arg| match arg.get_long() {
+            Some("cc") => arg.value_parser(PossibleValuesParser::new(self.controllers.clone())),
+            Some("trace" | "uplink") => {
+                arg.value_parser(PossibleValuesParser::new(self.traces.clone()))
+            }
+            _ => arg,
+        });
+        program.mut_subcommands(|command| self.offered_by(command))
+    }
+
+    /// The script, which offers files beside the names of traces.
+    fn beside_files(&self, shell: CompletionShell, script: &str) -> String {
+        let names = self.traces.join(" ");
+        match shell {
+            CompletionShell::Bash => {
+                let offer = format!("compgen -W \"{names}\"");
+                script.replace(&offer, &format!("compgen -f -W \"{names}\""))
+            }
+            CompletionShell::Zsh => {
+                let function = format!(
+                    "_cellpace_traces() {{\n    _alternative 'names:trace:({names})' \
+                     'files:file:_files'\n}}\n\n"
+                );
+                let script = script.replace(&format!(":({names})"), ":_cellpace_traces");
+                script.replacen("_cellpace() {", &format!("{function}_cellpace() {{"), 1)
+            }
+            CompletionShell::Fish => {
+                let is_trace = |line: &&str| self.traces.iter().all(|name| line.contains(name));
+                let lines = script.lines().map(|line| match is_trace(&line) {
+                    true => line.replacen(" -f ", " ", 1) + "\n",
+                    false => format!("{line}\n"),
+                });
+                lines.collect()
+            }
+        }
+    }
 }
 
 pub(crate) fn write_man_pages(

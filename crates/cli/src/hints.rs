@@ -12,9 +12,24 @@ const WITH_PROGRAM: [&str; 2] = ["run", "link"];
 /// Returns what to write instead of `wrong`, an argument for which there is no place, if we know.
 pub(crate) fn misplaced(args: &[OsString], wrong: &str) -> Option<String> {
     let args: Vec<&str> = args.iter().skip(1).filter_map(|arg| arg.to_str()).collect();
-    repeated_controllers(wrong, &args)
+    other_name(wrong, &args)
+        .or_else(|| repeated_controllers(wrong, &args))
         .or_else(|| bare_traces(wrong, &args))
         .or_else(|| missing_dashes(wrong, &args))
+}
+
+/// What other programs call the option `--cc`.
+const OF_CC: [&str; 4] = ["--controller", "--congestion-control", "--congestion", "--algorithm"];
+
+/// `--controller copa` in place of `--cc copa`.
+fn other_name(wrong: &str, args: &[&str]) -> Option<String> {
+    if !OF_CC.contains(&wrong) {
+        return None;
+    }
+    let at = args.iter().position(|arg| arg.split('=').next() == Some(wrong))?;
+    let value = args[at].split_once('=').map(|(_, value)| value);
+    let value = value.or_else(|| args.get(at + 1).copied()).filter(|value| !value.starts_with('-'));
+    Some(format!("{wrong}: the controller is an option --cc: --cc {}", value.unwrap_or("NAME")))
 }
 
 /// `--cc verus copa` in place of `--cc verus --cc copa`.
@@ -83,6 +98,17 @@ mod tests {
         );
         assert_eq!(hint("cellpace compare copa --cc verus", "copa"), None);
         assert_eq!(hint("cellpace compare --cc verus x", "x"), None);
+    }
+
+    #[test]
+    fn the_option_of_the_controller_is_named() {
+        let said = "--controller: the controller is an option --cc: --cc copa";
+        for args in ["cellpace run --controller copa -- x", "cellpace run --controller=copa -- x"] {
+            assert_eq!(hint(args, "--controller").unwrap(), said);
+        }
+        let named = hint("cellpace compare --algorithm --rtt 1ms", "--algorithm").unwrap();
+        assert!(named.ends_with("--cc NAME"), "{named}");
+        assert_eq!(hint("cellpace compare --colour", "--colour"), None);
     }
 
     #[test]

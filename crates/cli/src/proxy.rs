@@ -56,11 +56,11 @@ pub(crate) struct ProxyArgs {
     /// Forward redirected connections to where they were made to (needs CAP_NET_ADMIN)
     #[arg(long)]
     transparent: bool,
-    #[command(flatten)]
-    flow: FlowArgs,
     /// The side under the controller: the one that the radio link is on
     #[arg(long, value_enum, default_value_t = ControlArg::Client)]
     control: ControlArg,
+    #[command(flatten)]
+    flow: FlowArgs,
 
     /// Serve only clients that know this name and the password in the file's first line
     #[arg(long, value_name = "NAME:FILE", help_heading = "SOCKS 5")]

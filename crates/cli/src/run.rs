@@ -35,23 +35,23 @@ pub(crate) struct RunArgs {
     flow: FlowArgs,
     /// Connections that the program accepts at these ports: 443, 80,8000-8100 or all [default: all,
     /// without --out]
-    #[arg(long = "in", value_name = "PORTS")]
+    #[arg(long = "in", value_name = "PORTS", help_heading = "Connections")]
     incoming: Option<Ports>,
     /// Connections that the program opens to these ports
-    #[arg(long = "out", value_name = "PORTS")]
+    #[arg(long = "out", value_name = "PORTS", help_heading = "Connections")]
     outgoing: Option<Ports>,
     /// Only with these peers: a network or an address; repeatable
-    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    #[arg(long, value_name = "CIDR", value_delimiter = ',', help_heading = "Connections")]
     only: Vec<RuleNetwork>,
     /// Not with these peers; repeatable
-    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    #[arg(long, value_name = "CIDR", value_delimiter = ',', help_heading = "Connections")]
     not: Vec<RuleNetwork>,
     /// Connections under the controller at once; more are plain [default: what the limit on
     /// descriptors allows]
-    #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX), help_heading = "Limits")]
     max_connections: Option<u32>,
     /// Time that connections get to deliver what was sent once the program has ended
-    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = span)]
+    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = span, help_heading = "Limits")]
     drain: Span,
     #[command(flatten)]
     outputs: ConnectionOutputs,

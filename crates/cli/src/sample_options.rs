@@ -9,15 +9,18 @@ use clap::Args;
 use crate::error::CommandError;
 use crate::output::complain;
 
+/// Behind the other outputs, which more people ask for.
+const LAST: usize = 900;
+
 /// Options for samples.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct SampleOptions {
     /// Write a sample of each flow every 5 ms, of which `cellpace mdi convert` makes a model
-    #[arg(long, value_name = "FILE.csv")]
+    #[arg(long, value_name = "FILE.csv", display_order = LAST)]
     mdi_samples: Option<PathBuf>,
     /// How many flows share the bottleneck, as the samples say [default: unknown]
-    #[arg(long, value_name = "N", requires = "mdi_samples",
+    #[arg(long, value_name = "N", requires = "mdi_samples", display_order = LAST,
         value_parser = clap::value_parser!(u32).range(1..=256))]
     mdi_users: Option<u32>,
 }

@@ -36,20 +36,67 @@ fn each_shell_takes_its_completions() {
 }
 
 #[test]
-fn bash_completes_commands_and_options() {
+fn bash_completes_commands_options_and_names() {
     let folder = Folder::new();
     fs::write(folder.path("script"), folder.good("completions bash")).unwrap();
-    for (words, expected) in [("cellpace comp", "compare"), ("cellpace run --dr", "--drain")] {
+    folder.write("lte-own.down", "1\n2\n");
+    for (words, expected) in [
+        ("cellpace comp", "compare"),
+        ("cellpace run --dr", "--drain"),
+        ("cellpace run --cc cop", "copa"),
+        ("cellpace compare --cc cop", "copa"),
+        ("cellpace compare --trace lte", "lte-driving"),
+        ("cellpace compare --trace lte", "lte-own.down"),
+        ("cellpace mdi train --trace umts", "umts-driving"),
+    ] {
         let line = format!(
-            ". {}; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+            "cd {}; . {}; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
              _cellpace cellpace \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD - 1]}}\"; \
              echo \"${{COMPREPLY[@]}}\"",
+            folder.path(".").display(),
             folder.path("script").display()
         );
         let output = Command::new("bash").args(["--norc", "-c", &line]).output().unwrap();
         let reply = String::from_utf8(output.stdout).unwrap();
         let is_there = reply.split_whitespace().any(|word| word == expected);
         assert!(is_there, "{words}: {reply} {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// Options that say where something is written or shown.
+const OUTPUTS: &[&str] = &[
+    "--dashboard",
+    "--dashboard-allow-remote",
+    "--events",
+    "--events-every",
+    "--json",
+    "--live",
+    "--log",
+    "--mdi-samples",
+    "--mdi-users",
+    "--pcap",
+    "--quiet",
+    "--report",
+    "--transfers",
+    "--verbose",
+];
+
+#[test]
+fn the_group_of_outputs_holds_outputs_only() {
+    let folder = Folder::new();
+    for command in
+        ["compare", "sim", "run", "proxy", "attach", "link", "send", "recv", "probe", "conform"]
+    {
+        let help = folder.good(&format!("{command} --help"));
+        let outputs = help.split("\nOutput:\n").nth(1).unwrap_or_default();
+        let outputs = outputs.split("\n\n").take_while(|part| part.starts_with("  "));
+        for line in outputs.flat_map(str::lines) {
+            let Some(option) = line.split_whitespace().find(|word| word.starts_with("--")) else {
+                continue;
+            };
+            let is_head = line.trim_start().starts_with('-');
+            assert!(!is_head || OUTPUTS.contains(&option), "{command}: {line}");
+        }
     }
 }
 
