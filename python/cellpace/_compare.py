@@ -9,7 +9,7 @@ from cellpace import _native
 from cellpace._controller import ControllerLike, all_named
 from cellpace._results import Results
 from cellpace._trace import TraceLike, native_traces
-from cellpace._written import Quantity, optional, seeds_of, several, written
+from cellpace._written import Quantity, Seeds, asked, jobs_of, optional, seeds_of, several, written
 
 _MOST_RUNS_WITH_SERIES = 64
 
@@ -34,7 +34,7 @@ def compare(
     flows: int = 1,
     transfer: str | None = None,
     video: str | None = None,
-    seeds: int | Iterable[int] = 1,
+    seeds: Seeds = 1,
     series: bool | None = None,
     jobs: int | None = None,
 ) -> Results:
@@ -64,7 +64,8 @@ def compare(
     video: frames of a video in place of an endless stream, whose rate follows the controller, e.g.
         ``"fps=30,max=4mbit"``; ``""``: with all defaults. ``Results.flows()`` then has the delay of
         frames in ms, the share of late ones, and the freezes with their seconds.
-    seeds: seeds of everything random; the same seed gives the same results.
+    seeds: seeds of everything random, e.g. ``range(5)`` or ``"1..5"``; the same seed gives the same
+        results.
     series: whether to keep figures over time, for charts; ``None``: of at most 64 runs.
     jobs: runs at the same time; ``None``: one per core. Controllers in Python run one at a time.
 
@@ -97,6 +98,6 @@ def compare(
         "video": optional("video", video),
         "path": json.dumps(path),
         "series": series,
-        "jobs": jobs,
+        "jobs": jobs_of(jobs),
     }
-    return Results(_native.compare(wish))
+    return Results(asked(_native.compare, wish))

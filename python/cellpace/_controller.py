@@ -8,6 +8,7 @@ from functools import partial
 
 from cellpace._native import (
     AckEvent,
+    CellpaceError,
     EpochEvent,
     LossEvent,
     MarkEvent,
@@ -45,6 +46,10 @@ class Controller:
     """When ``on_deadline`` is to be called, in seconds; ``None``: never."""
     epoch: str = "5ms"
     """How often ``on_epoch`` is called, where it is defined."""
+    ecn: str | None = None
+    """How packets are marked as able to carry marks of congestion, without which none arrive at
+    ``on_mark``: ``"classic"`` (ECT(0): a mark counts as a loss), ``"l4s"`` (ECT(1): the controller
+    reacts to each mark in proportion); ``None``: not at all. It is read once, after ``start``."""
 
     def start(self, mss: int, now: float, seed: int) -> None:
         """A connection begins; ``mss`` is the size of a full packet in bytes.
@@ -63,7 +68,7 @@ class Controller:
         """Packets are given up for lost. What arrived with the same ack came first."""
 
     def on_mark(self, mark: MarkEvent) -> None:
-        """Packets arrived with a mark of congestion (ECN)."""
+        """Packets arrived with a mark of congestion; see ``ecn``."""
 
     def on_timeout(self, timeout: TimeoutEvent) -> None:
         """The retransmission timer fired: all that is in flight counts as lost."""
@@ -115,4 +120,11 @@ def all_named(
     """Returns one controller or many for the native half."""
     if isinstance(controllers, str | Controller) or callable(controllers):
         return [named(controllers)]
-    return [named(one) for one in controllers]
+    found = [named(one) for one in controllers]
+    if not found:
+        raise CellpaceError("cc: at least one controller is needed")
+    names = [one[0] for one in found if not isinstance(one, str)]
+    if twice := [name for at, name in enumerate(names) if name in names[:at]]:
+        text = f"cc: two controllers of your own are called `{twice[0]}`: set `name` of one of them"
+        raise CellpaceError(text)
+    return found

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from cellpace import _native
 from cellpace._report import Page, page_of
 from cellpace._table import Table, from_json
+from cellpace._written import asked, jobs_of
 
 
 class Verdicts:
@@ -79,10 +80,10 @@ def paper(
         "folder": None if folder is None else Path(folder),
         "traces": Path(traces) if traces is not None and Path(traces).is_dir() else None,
         "depth": depth,
-        "jobs": jobs,
+        "jobs": jobs_of(jobs),
         "fresh": fresh,
     }
-    return Verdicts(*_native.check_claims(wish))
+    return Verdicts(*asked(_native.check_claims, wish))
 
 
 def _list(wanted: str | Iterable[str]) -> list[str]:

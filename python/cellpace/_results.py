@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import warnings
+from collections.abc import Callable
 from os import PathLike
 from typing import Any
 
@@ -36,6 +37,9 @@ class Results(Table):
             return super()._repr_html_()
         page = html.escape(self.page())
         return f'<iframe srcdoc="{page}" style="width:100%;height:700px;border:0"></iframe>'
+
+    def __reduce__(self) -> tuple[Callable[[str], Results], tuple[str]]:
+        return _of_json, (self.to_json(),)
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -77,3 +81,7 @@ class Results(Table):
     def charts(self) -> dict[str, str]:
         """Returns the charts as SVG, by the name of a file for each."""
         return charts_of([("result", self.to_json())])
+
+
+def _of_json(text: str) -> Results:
+    return Results(_native.Results.from_json(text))

@@ -12,7 +12,7 @@ from cellpace import _native
 from cellpace._controller import ControllerLike, named
 from cellpace._results import Results
 from cellpace._trace import Trace, TraceLike
-from cellpace._written import Quantity, seeds_of, written
+from cellpace._written import Quantity, Seeds, asked, jobs_of, seeds_of, written
 
 _STAND_IN = "fixed"
 
@@ -42,12 +42,22 @@ class Flow:
     ``{}``: with all defaults. Rates and times have their units, ``fps`` is frames per second."""
     udp: str | None = None
     """A constant rate in place of a controller, e.g. ``"2mbit"``."""
+    stagger: Quantity | None = None
+    """Time from the start of each of ``count`` flows to that of the next, e.g. ``"2s"``, or at random
+    within ``"uniform:0s..1s"``."""
+    user: str | None = None
+    """The user of a ``[cell]`` (in ``Scenario.more``) that it belongs to."""
+    reverse: str | None = None
+    """What the other end sends under, where both ends of ``"sprout"`` send; the scenario needs an
+    ``uplink`` (in ``Scenario.more``)."""
 
     def _toml(self) -> str:
         lines = ["[[flow]]"]
         if self.cc is not None:
             lines.append(f"cc = {_toml(self.cc if isinstance(self.cc, str) else _STAND_IN)}")
-        for key in ("start", "stop", "rtt", "udp"):
+        if self.count != 1:
+            lines.append(f"count = {self.count}")
+        for key in ("start", "stop", "rtt", "udp", "stagger", "user", "reverse"):
             if (value := getattr(self, key)) is not None:
                 lines.append(f"{key} = {_toml(written(key, value))}")
         for key in ("transfer", "onoff", "video"):
@@ -84,6 +94,9 @@ class Scenario:
     more: str = ""
     """Further fields and tables as TOML, e.g. ``'jitter = "harq:bler=10%,rtt=8ms"'``."""
 
+    def __post_init__(self) -> None:
+        self.flows = list(self.flows)
+
     def to_toml(self) -> str:
         """Returns the scenario as ``cellpace sim`` reads it."""
         trace = "constant:1mbit" if isinstance(self.trace, Trace) else written("trace", self.trace)
@@ -94,7 +107,7 @@ class Scenario:
         lines.append(f"seed = {self.seed}")
         if isinstance(self.trace, Trace) and self.duration is None:
             lines.append(f'duration = "{min(self.trace.period_s, 300)}s"')
-        flows = [flow._toml() for flow in self._each_flow()]
+        flows = [flow._toml() for flow in self.flows if flow.count]
         return "\n".join([*lines, self.more, *flows]) + "\n"
 
     def _each_flow(self) -> list[Flow]:
@@ -122,7 +135,7 @@ class ScenarioFile:
 def simulate(
     scenario: Scenario | ScenarioFile | str,
     *,
-    seeds: int | Iterable[int] | None = None,
+    seeds: Seeds | None = None,
     series: bool = True,
     jobs: int | None = None,
 ) -> Results:
@@ -151,9 +164,9 @@ def simulate(
         "own": own,
         "seeds": None if seeds is None else seeds_of(seeds),
         "series": series,
-        "jobs": jobs,
+        "jobs": jobs_of(jobs),
     }
-    return Results(_native.simulate(wish))
+    return Results(asked(_native.simulate, wish))
 
 
 def _toml(value: TomlValue) -> str:

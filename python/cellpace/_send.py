@@ -9,7 +9,7 @@ from typing import Any
 from cellpace import _native
 from cellpace._controller import ControllerLike, all_named
 from cellpace._table import from_json
-from cellpace._written import Quantity, optional, written
+from cellpace._written import Quantity, asked, optional, written
 
 
 class Transfer:
@@ -86,4 +86,4 @@ def send(
         "key": key,
         "plain": plain,
     }
-    return Transfer(_native.send(wish))
+    return Transfer(asked(_native.send, wish))

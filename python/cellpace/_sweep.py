@@ -17,7 +17,7 @@ from cellpace import _native
 from cellpace._sweep_worker import TOKEN_FILE
 from cellpace._table import Table, from_json
 from cellpace._trace import Trace
-from cellpace._written import written
+from cellpace._written import built_in, jobs_of, written
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -132,6 +132,7 @@ def sweep(
 
     Raises ``CellpaceError`` with the program's sentence.
     """
+    jobs = jobs_of(jobs)
     name, text = _read(plan)
     planned = _native.Sweep(name, text, not _is_file(plan), None, client is not None)
     root = _folder(plan, out)
@@ -203,6 +204,8 @@ def _plain(place: str, value: Any) -> Any:
         return _plain(place, value.tolist())
     if isinstance(value, Trace):
         raise TypeError(f"{place}: a plan names traces: save it to a file, and name that")
+    if place == "cc" and (callable(value) or hasattr(value, "on_ack")):
+        built_in("sweep", value)
     if callable(value) or not hasattr(value, "__iter__"):
         raise TypeError(f"{place}: {value!r} cannot be written into a plan")
     return [_plain(place, one) for one in value]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from os import PathLike, fspath
 from typing import Any
 
@@ -72,6 +72,9 @@ class Trace:
         """Number of opportunities."""
         return len(self._native)
 
+    def __reduce__(self) -> tuple[Callable[[Iterable[float], str], Trace], tuple[Any, str]]:
+        return type(self).from_times_ms, (self.times_ms(), self.name)
+
     def __repr__(self) -> str:
         return f"{self.name}: {self.period_s:g} s, {self.mean_mbps:.2f} Mbit/s"
 
@@ -113,4 +116,7 @@ def native_traces(traces: TraceLike | Iterable[TraceLike]) -> list[str | _native
     """Returns one trace or many for the native half."""
     if isinstance(traces, str | PathLike | Trace):
         return [native_trace(traces)]
-    return [native_trace(trace) for trace in traces]
+    found = [native_trace(trace) for trace in traces]
+    if not found:
+        raise _native.CellpaceError("trace: at least one trace is needed")
+    return found

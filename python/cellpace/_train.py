@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from cellpace import _native
-from cellpace._written import Quantity, optional, several, written
+from cellpace._written import Quantity, asked, built_in, jobs_of, optional, several, written
 
 
 def train(
@@ -29,7 +29,7 @@ def train(
 
     ``"mdi:model=FILE"`` is then a controller, which also runs in the kernel.
 
-    cc: the teacher.
+    cc: the teacher, a built-in controller.
     trace: what it is watched on.
     output: where to write the table; the same training makes the same bytes as the program.
     users: numbers of flows that share the link, one run of each per trace.
@@ -39,6 +39,7 @@ def train(
 
     Returns how many samples, states, transitions and cells there are.
     """
+    built_in("train", cc)
     path = {"rtt": written("rtt", rtt), "queue": queue, "loss": loss}
     wish = {
         "cc": cc,
@@ -49,7 +50,7 @@ def train(
         "duration": optional("duration", duration),
         "seed": seed,
         "output": fspath(output),
-        "jobs": jobs,
+        "jobs": jobs_of(jobs),
     }
-    learnt: Mapping[str, Any] = json.loads(_native.train(wish))
+    learnt: Mapping[str, Any] = json.loads(asked(_native.train, wish))
     return learnt

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from cellpace import _native
 from cellpace._describe import Param, params
 from cellpace._sweep import Report, sweep
-from cellpace._written import Quantity, several, written
+from cellpace._written import Quantity, Seeds, built_in, seeds_of, several, written
 
 if TYPE_CHECKING:
     import optuna
@@ -123,7 +123,7 @@ def tune(
     trials: int = 64,
     batch: int = 16,
     prune: bool = True,
-    seeds: Sequence[int] = range(1, 4),
+    seeds: Seeds = range(1, 4),
     held_out: str | PathLike[str] | Iterable[str | PathLike[str]] = (),
     duration: Quantity = "30s",
     flows: int = 1,
@@ -136,7 +136,7 @@ def tune(
 ) -> Tuning:
     """Searches the parameters of a controller with Optuna (``pip install cellpace[tune]``).
 
-    cc: the controller, e.g. ``"verus"``; what it sets already stays.
+    cc: the built-in controller, e.g. ``"verus"``; what it sets already stays.
     search: parameters; ranges are the declared ones (``params``) or those given, e.g. ``{"r": (2, 8),
         "epoch": ("2ms", "20ms")}``. ``None``: all that are not for experts and have a range.
     trace: what it runs on. A trial is the mean over these and ``seeds``.
@@ -157,6 +157,8 @@ def tune(
 
     Raises ``CellpaceError`` with the program's sentence.
     """
+    built_in("tune", cc)
+    given = seeds_of(seeds)
     optuna = _optuna()
     space = _space(cc, search)
     directions, columns = _objectives(objectives, flows)
@@ -164,7 +166,7 @@ def tune(
     with _folder(out) as folder:
 
         def values(name: str, ccs: list[str], change: Mapping[str, Any]) -> list[dict[str, float]]:
-            plan = fields | {"cc": ccs, "seeds": seeds, "duration": duration, **change}
+            plan = fields | {"cc": ccs, "seeds": given, "duration": duration, **change}
             results = sweep(plan, out=folder / name, client=client, jobs=jobs, progress=progress)
             return _means(results.table(), len(ccs), len(plan["seeds"]), columns)
 
@@ -172,7 +174,7 @@ def tune(
         study = optuna.create_study(directions=list(directions.values()), sampler=sampler)
         untuned = values("untuned", [cc], {})[0]
         full: dict[str, dict[str, float]] = {}
-        short = {"duration": _shorter(duration), "seeds": seeds[:1]}
+        short = {"duration": _shorter(duration), "seeds": given[:1]}
         for at in range(math.ceil(trials / batch)):
             asked = [study.ask(space) for _ in range(min(batch, trials - at * batch))]
             ccs = {trial.number: _text(cc, space, trial.params) for trial in asked}
@@ -191,7 +193,7 @@ def tune(
         first = [found[one] for one in np.lexsort(costs.T[::-1]) if not _beaten(costs)[one]]
         tested: dict[str, dict[str, float]] = {}
         if unseen := several("held_out", held_out):
-            change = {"trace": unseen, "seeds": [max(seeds) + 1 + n for n in range(len(seeds))]}
+            change = {"trace": unseen, "seeds": [max(given) + 1 + n for n in range(len(given))]}
             ccs_held = list(dict.fromkeys([*first, cc]))
             tested = dict(zip(ccs_held, values("held-out", ccs_held, change), strict=True))
         frontier = [Candidate(text, full[text], tested.get(text)) for text in first]

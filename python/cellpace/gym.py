@@ -27,7 +27,7 @@ from gymnasium.vector.utils import batch_space
 from cellpace import _native
 from cellpace._report import write_text
 from cellpace._trace import TraceLike, native_traces
-from cellpace._written import Quantity, several, written
+from cellpace._written import Quantity, asked, jobs_of, several, written
 
 __all__ = ["Convention", "LinkEnv", "LinkOptions", "LinkVectorEnv", "save_policy"]
 
@@ -108,10 +108,10 @@ class _Links:
             "random_start": options.get("random_start", True),
             "reward": options.get("reward", "default"),
             "count": count,
-            "jobs": jobs,
+            "jobs": jobs_of(jobs),
             "same_step": same_step,
         }
-        self.native = _native.Environments(wish)
+        self.native = asked(_native.Environments, wish)
         self.rules["history"] = self.native.history()
         self.count = count
         low, high = np.array(self.native.bounds(), dtype=np.float32).T

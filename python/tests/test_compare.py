@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import re
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import time
 from datetime import timedelta
 
 import cellpace as cp
+import numpy as np
 import pytest
 from conftest import Program, without_command
 
@@ -140,6 +142,14 @@ def test_the_number_of_jobs_makes_no_difference() -> None:
         ({"handover": ["9s", "3s"]}, "handover: "),
         ({"duration": "1s"}, "skip (2s) leaves nothing"),
         ({"seeds": range(300_000)}, "split the work"),
+        ({"seeds": []}, "seeds: at least one seed is needed"),
+        ({"seeds": -1}, "seeds: `-1` is no whole number from 0"),
+        ({"seeds": [1, -1]}, "seeds: `-1` is no whole number from 0"),
+        ({"seeds": "5..1"}, "seeds: the range `5..1` is empty"),
+        ({"seeds": "1-5"}, 'seeds: `1-5` is no range such as "1..5"'),
+        ({"jobs": 0}, "jobs: `0`; allowed: 1 to 1024"),
+        ({"cc": []}, "cc: at least one controller is needed"),
+        ({"trace": []}, "trace: at least one trace is needed"),
     ],
 )
 def test_errors_are_the_programs_sentences(arguments: dict[str, object], sentence: str) -> None:
@@ -152,6 +162,31 @@ def test_other_types_are_refused_by_name() -> None:
         cp.compare(dict)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="rtt: a text such as '40ms' is needed, not list"):
         cp.compare(rtt=["40ms"])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^seeds: `1.5` is no whole number"):
+        cp.compare(seeds=1.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^jobs: a whole number or None is needed, not '2'"):
+        cp.compare(jobs="2")  # type: ignore[arg-type]
+    for flows in (-1, "2", 2.5):
+        with pytest.raises(TypeError, match=r"^flows: (?!.*Comparing)"):
+            cp.compare(flows=flows)  # type: ignore[arg-type]
+
+
+def test_seeds_are_written_as_in_a_plan() -> None:
+    written = cp.compare("copa", duration="4s", seeds="1..3")
+    assert written["seed"].tolist() == [1, 2, 3]
+    assert written.to_json() == cp.compare("copa", duration="4s", seeds=range(1, 4)).to_json()
+    assert cp.compare("copa", duration="4s", seeds=np.int64(2))["seed"].tolist() == [2]
+    assert len(cp.simulate(cp.Scenario(duration="4s"), seeds="1..2")) == 2
+
+
+def test_results_and_traces_can_be_pickled() -> None:
+    runs = cp.compare(["copa", "cubic"], duration="4s", seeds=range(2))
+    again = pickle.loads(pickle.dumps(runs))
+    assert again.to_json() == runs.to_json() and repr(again) == repr(runs)
+    assert again.series(1)["throughput_mbps"].tolist() == runs.series(1)["throughput_mbps"].tolist()
+    trace = cp.Trace.load("umts-driving", duration="20s")
+    same = pickle.loads(pickle.dumps(trace))
+    assert (same.name, same.times_ms().tolist()) == (trace.name, trace.times_ms().tolist())
 
 
 def test_other_threads_go_on_while_the_simulator_runs() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import cellpace as cp
@@ -199,3 +200,74 @@ def test_a_name_of_the_registry_is_refused() -> None:
     verus = type("verus", (cp.Controller,), {})
     with pytest.raises(cp.CellpaceError, match="cc: `verus` is a built-in controller"):
         cp.compare(verus, duration="3s")
+
+
+class Marked(cp.Controller):
+    """Counts marks."""
+
+    cwnd = 150_000
+    marks = 0
+
+    def on_mark(self, mark: cp.MarkEvent) -> None:
+        type(self).marks += 1
+
+
+@pytest.mark.parametrize(("ecn", "comes"), [("l4s", True), ("classic", True), (None, False)])
+def test_marks_come_to_those_that_ask_for_them(ecn: str | None, comes: bool) -> None:
+    class Asking(Marked):
+        marks = 0
+
+    Asking.ecn = ecn
+    cp.compare(Asking, "constant:12mbit", queue="dualpi2", duration="6s")
+    assert (Asking.marks > 0) == comes
+
+
+def test_a_codepoint_that_is_none_is_refused() -> None:
+    class Wrong(Steady):
+        ecn = "ect1"
+
+    with pytest.raises(TypeError, match=r"Wrong.ecn must be None, 'classic' or 'l4s'; it is 'ect1'"):
+        cp.compare(Wrong, duration="4s")
+
+
+def test_a_method_that_would_never_be_called_is_refused() -> None:
+    class Misspelt(Steady):
+        def on_acks(self, ack: cp.AckEvent) -> None:
+            self.cwnd += 1
+
+    with pytest.raises(TypeError, match=r"Misspelt.on_acks would never be called; did you mean on_ack\?"):
+        cp.compare(Misspelt, duration="4s")
+    with pytest.raises(TypeError, match="Misspelt.on_acks would never be called"):
+        cp.simulate(cp.Scenario("constant:12mbit", [cp.Flow(Misspelt)], duration="4s"))
+
+
+def test_two_objects_of_a_class_need_names() -> None:
+    with pytest.raises(cp.CellpaceError, match="are called `Steady`: set `name` of one of them"):
+        cp.compare([Steady(), Steady()], duration="4s")
+    other = Steady()
+    other.name = "other"
+    assert cp.compare([Steady(), other], duration="4s")["cc"].tolist() == ["Steady", "other"]
+
+
+def test_what_takes_built_in_controllers_only_says_so(tmp_path: Path) -> None:
+    sentence = "takes built-in controllers such as 'verus:r=2', not .*Steady"
+    with pytest.raises(TypeError, match="cc: train " + sentence):
+        cp.train(Steady, "lte-driving", tmp_path / "table.mdi")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="cc: tune " + sentence):
+        cp.tune(Steady, trace="lte-driving")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="cc: sweep " + sentence):
+        cp.sweep({"cc": [Steady()], "trace": "lte-driving"}, out=tmp_path / "out")
+
+
+def test_a_controller_of_ones_own_in_a_cell() -> None:
+    flows = [cp.Flow("copa", user="near"), cp.Flow(Steady, user="far", count=2, stagger="1s")]
+    more = '[cell]\n[[user]]\nname = "near"\n[[user]]\nname = "far"\n'
+    runs = cp.simulate(cp.Scenario("constant:20mbit", flows, duration="8s", more=more))
+    assert runs.flows()["cc"].tolist() == ["copa", "Steady", "Steady"]
+    assert runs.flows()["start_s"].tolist() == [0.0, 0.0, 1.0]
+
+
+def test_a_flow_the_other_way() -> None:
+    flow = cp.Flow("sprout:original", reverse="sprout:original")
+    runs = cp.simulate(cp.Scenario("constant:20mbit", [flow], duration="8s", more='uplink = "constant:5mbit"'))
+    assert runs.figures["utilization"] > 0.5

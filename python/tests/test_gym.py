@@ -113,7 +113,7 @@ def test_the_link_tells_its_capacity_in_info_only() -> None:
         ({"rtt": ("90ms", "20ms")}, "rtt: a range is from a shorter to a longer one"),
         ({"history": 0}, "history: 0 steps; allowed: 1 to 100"),
         ({"competing": "cubik"}, "cubik"),
-        ({"trace": ()}, "trace: there is none"),
+        ({"trace": ()}, "trace: at least one trace is needed"),
     ],
 )
 def test_what_cannot_be_is_refused(options: dict[str, Any], sentence: str) -> None:

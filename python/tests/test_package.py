@@ -68,3 +68,11 @@ def test_examples_in_docstrings_run() -> None:
     import cellpace._controller as module
 
     assert doctest.testmod(module).failed == 0
+
+
+def test_the_first_example_of_the_page_runs() -> None:
+    page = (SOURCES.parent / "docs" / "how-to" / "python.md").read_text(encoding="utf-8")
+    example = page.split("```python\n")[1].split("```")[0]
+    names: dict[str, object] = {}
+    exec(example, names)
+    assert isinstance(names["runs"], cp.Results) and len(names["runs"]) == 30

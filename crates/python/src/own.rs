@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cellpace_base::{Rate, Span, Time, parse_span};
+use cellpace_base::{Rate, Span, Time, nearest, parse_span};
 use cellpace_cc::{
-    Ack, Controller, ControllerSpec, Loss, Mark, Pacing, Permit, SentPacket, Setup, Spurious,
+    Ack, Controller, ControllerSpec, Ecn, Loss, Mark, Pacing, Permit, SentPacket, Setup, Spurious,
     Stamp, Timeout,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -87,6 +87,7 @@ impl Methods {
     fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let base = object.py().import("cellpace")?.getattr("Controller")?;
         let class = object.get_type();
+        check_names(object, &base)?;
         let method = |name: &str| -> PyResult<Option<Py<PyAny>>> {
             if class.getattr(name)?.is(&base.getattr(name)?) {
                 return Ok(None);
@@ -113,6 +114,39 @@ impl Methods {
     }
 }
 
+/// Refuses a method `on_...` that would never be called.
+fn check_names(object: &Bound<'_, PyAny>, base: &Bound<'_, PyAny>) -> PyResult<()> {
+    let hooks = |of: &Bound<'_, PyAny>| -> PyResult<Vec<String>> {
+        let names: Vec<String> = of.dir()?.extract()?;
+        Ok(names.into_iter().filter(|name| name.starts_with("on_")).collect())
+    };
+    let known = hooks(base)?;
+    let Some(unknown) = hooks(object)?.into_iter().find(|name| !known.contains(name)) else {
+        return Ok(());
+    };
+    let hint = match nearest(&unknown, known.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("there are {}", known.join(", ")),
+    };
+    let class = object.get_type().name()?;
+    Err(PyTypeError::new_err(format!("{class}.{unknown} would never be called; {hint}")))
+}
+
+/// The codepoint that a class asks for.
+fn ecn(object: &Bound<'_, PyAny>) -> PyResult<Ecn> {
+    let wish = object.getattr("ecn")?;
+    match wish.extract::<Option<String>>().ok().as_ref().map(Option::as_deref) {
+        Some(None) => Ok(Ecn::NotEct),
+        Some(Some("classic")) => Ok(Ecn::Ect0),
+        Some(Some("l4s")) => Ok(Ecn::Ect1),
+        _ => {
+            let (class, found) = (object.get_type().name()?, wish.repr()?);
+            let text = format!("{class}.ecn must be None, 'classic' or 'l4s'; it is {found}");
+            Err(PyTypeError::new_err(text))
+        }
+    }
+}
+
 /// What happened since the last call of `on_epoch`.
 struct Epoch {
     length: Span,
@@ -132,6 +166,7 @@ struct PyController {
     pacing: Option<Rate>,
     deadline: Option<Time>,
     epoch: Option<Epoch>,
+    ecn: Option<Ecn>,
 }
 
 impl PyController {
@@ -147,7 +182,8 @@ impl PyController {
         let mut random = setup.random;
         object.call_method1("start", (setup.mss, seconds(setup.start), random.bits()))?;
         let epoch = methods.on_epoch.is_some().then(|| epoch(&object, setup.start)).transpose()?;
-        let mut made = Self { methods, mss: setup.mss, epoch, ..Self::default() };
+        let ecn = Some(ecn(&object)?);
+        let mut made = Self { methods, mss: setup.mss, epoch, ecn, ..Self::default() };
         made.read(&object)?;
         made.object = Some(object.unbind());
         Ok(made)
@@ -212,7 +248,7 @@ impl PyController {
 
     fn fail(&mut self, error: PyErr) {
         self.raised.set(error);
-        *self = Self::ended(self.raised.clone());
+        *self = Self { ecn: self.ecn, ..Self::ended(self.raised.clone()) };
     }
 }
 
@@ -294,6 +330,10 @@ impl Controller for PyController {
 
     fn on_path_change(&mut self, now: Time) {
         self.call(|methods| &methods.on_path_change, || seconds(now));
+    }
+
+    fn ecn(&self) -> Ecn {
+        self.ecn.unwrap_or(Ecn::NotEct)
     }
 
     fn permit(&self) -> Permit {

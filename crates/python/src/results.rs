@@ -25,6 +25,12 @@ impl Results {
 
 #[pymethods]
 impl Results {
+    /// Results from the document that [`Results::to_json`] writes.
+    #[staticmethod]
+    fn from_json(text: &str) -> PyResult<Self> {
+        serde_json::from_str(text).map(Self::new).map_err(refused)
+    }
+
     /// One row for each run.
     fn runs(&self) -> PyResult<ArrowTable> {
         runs_table(&self.comparison.runs)
