@@ -1,21 +1,25 @@
 //! What the commands that put TCP connections under a controller print and write.
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use cellpace_base::Span;
 use cellpace_cc::ControllerSpec;
+use cellpace_lab::LabError;
 use cellpace_live::MoreMetrics;
 use cellpace_run::{
     ConnectionLog, ConnectionSamples, EventWriter, KeptConnections, LoggingCommand,
+    PlainConnections,
 };
 use clap::Args;
 
 use crate::dashboard::{DashboardOptions, OpenDashboard};
 use crate::error::CommandError;
+use crate::line_writer::{LineWriter, begin_service, dropped_lines, serve, service_stdout};
 use crate::options::{Verbosity, span};
-use crate::output::{check_files, command_line, complain, event_writer, is_stdout, refuse_stdout};
+use crate::output::{
+    append, check_files, command_line, complain, event_writer, is_stdout, refuse_stdout,
+};
 use crate::report::write_report;
 
 /// Options for what is printed and written of connections.
@@ -49,7 +53,10 @@ fn interval(text: &str) -> Result<Span, String> {
 
 /// The outputs while the command runs.
 pub(crate) struct OpenOutputs<'a> {
-    events: Option<EventWriter>,
+    events: Option<(EventWriter, LineWriter)>,
+    json: Option<LineWriter>,
+    /// Connections that stayed without a controller.
+    pub(crate) plain: PlainConnections,
     page: Option<(&'a Path, KeptConnections)>,
     dashboard: Option<OpenDashboard>,
     verbosity: Verbosity,
@@ -79,11 +86,23 @@ impl ConnectionOutputs {
         cc: &ControllerSpec,
         more_metrics: Option<MoreMetrics>,
     ) -> Result<(ConnectionLog, OpenOutputs<'_>), CommandError> {
+        // `run` passes signals on to its program, and waits for them in its own way.
+        match command {
+            LoggingCommand::Run => serve().map_err(CommandError::failed)?,
+            LoggingCommand::Attach | LoggingCommand::Proxy => begin_service()?,
+        }
         let program = format!("cellpace {}", command.name());
         let (name, subject) = (command.name(), cc.to_string());
-        let dashboard = self.dashboard.open(name, subject, more_metrics, self.verbosity)?;
+        let plain = PlainConnections::default();
+        let counts = plain.clone();
+        let more_metrics: MoreMetrics = Box::new(move || {
+            let more = more_metrics.as_ref().map_or_else(String::new, |more| more());
+            more + &dropped_lines(name) + &uncontrolled(name, &counts)
+        });
+        let dashboard = self.dashboard.open(name, subject, Some(more_metrics), self.verbosity)?;
         let page = self.report.as_deref().map(|path| (path, KeptConnections::default()));
         let events = event_writer(self.events.as_deref(), &program, cc, self.events_every)?;
+        let json = self.open_json()?;
         let log = ConnectionLog {
             command,
             cc: cc.to_string(),
@@ -91,25 +110,22 @@ impl ConnectionOutputs {
             // The proxy has lines of its own, of both sides of a connection.
             lines: (self.verbosity.is_verbose() && command != LoggingCommand::Proxy)
                 .then_some(complain),
-            json: self.open_json()?,
+            json: json.clone().map(|json| Box::new(json) as Box<dyn Write + Send>),
             kept: page.as_ref().map(|(_, kept)| kept.clone()),
-            events: events.as_ref().map(EventWriter::flows),
+            events: events.as_ref().map(|(events, _)| events.flows()),
             live: dashboard.as_ref().map(OpenDashboard::connections),
             samples: ConnectionSamples::default(),
+            plain: plain.clone(),
         };
-        Ok((log, OpenOutputs { events, page, dashboard, verbosity: self.verbosity }))
+        Ok((log, OpenOutputs { events, json, plain, page, dashboard, verbosity: self.verbosity }))
     }
 
-    fn open_json(&self) -> Result<Option<Box<dyn Write + Send>>, CommandError> {
+    fn open_json(&self) -> Result<Option<LineWriter>, CommandError> {
         let Some(path) = &self.json else { return Ok(None) };
-        if is_stdout(path) {
-            return Ok(Some(Box::new(io::stdout())));
+        match is_stdout(path) {
+            true => Ok(service_stdout().cloned()),
+            false => append("--json", path, Vec::new()).map(Some),
         }
-        let file = File::create(path);
-        let file = file.map_err(|error| {
-            CommandError::failed(format!("--json: {}: {error}", path.display()))
-        })?;
-        Ok(Some(Box::new(file)))
     }
 }
 
@@ -119,10 +135,35 @@ impl OpenOutputs<'_> {
         if let Some(dashboard) = self.dashboard {
             dashboard.finish();
         }
-        let events = self.events.map_or(Ok(()), EventWriter::finish);
+        for (reason, count) in self.plain.list() {
+            let text =
+                format!("{count} connections stayed without a controller: {}", reason.text());
+            self.verbosity.note(&text);
+        }
+        let events = self.events.map_or(Ok(None), |(events, lines)| {
+            events.finish()?;
+            Ok::<_, LabError>(lines.finish())
+        });
+        let json = self.json.and_then(|json| json.finish());
         let page = self.page.map_or(Ok(()), |(path, kept)| write_page(path, &kept, self.verbosity));
-        events.map_err(|error| CommandError::failed(format!("--events: {error}"))).and(page)
+        let events = events.map_err(|error| CommandError::failed(format!("--events: {error}")))?;
+        json.or(events).map_or(page, |failed| Err(CommandError::failed(failed)))
     }
+}
+
+/// Connections without a controller by reason, in the text format of Prometheus. The proxy counts its
+/// own.
+fn uncontrolled(command: &str, plain: &PlainConnections) -> String {
+    const NAME: &str = "cellpace_uncontrolled_total";
+    let reasons = plain.list();
+    if reasons.is_empty() {
+        return String::new();
+    }
+    let samples = reasons.iter().map(|(reason, count)| {
+        format!("{NAME}{{command=\"{command}\",reason=\"{}\"}} {count}\n", reason.word())
+    });
+    format!("# HELP {NAME} Connections that stayed without a controller.\n# TYPE {NAME} counter\n")
+        + &samples.collect::<String>()
 }
 
 /// Writes the page of the connections that have ended.

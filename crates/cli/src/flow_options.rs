@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use cellpace_tcp::{
-    ClientServerOptions, FlowDriver, FlowOptions, FlowShare, GateOptions, KernelDriver,
-    RelayOptions, TcpCongestionControl,
+    BelowOnSystem, ClientServerOptions, FlowDriver, FlowOptions, FlowShare, GateOptions,
+    KernelDriver, RelayOptions, TcpCongestionControl,
 };
 use clap::{Args, ValueEnum};
 
 use crate::error::CommandError;
+use crate::options::Verbosity;
 use crate::sample_options::SampleOptions;
 
 /// Where acks come from, and who keeps to the window.
@@ -39,9 +40,9 @@ pub(crate) struct FlowArgs {
     /// Connections to the same peer share one controller's window instead of having one each
     #[arg(long)]
     share: bool,
-    /// What TCP itself uses below the controller: auto (what the system has, but Reno in place of
-    /// Cubic until the first loss, because Cubic ends its slow start when delay grows), keep (what
-    /// the system has), or a congestion control of the kernel
+    /// What TCP itself uses below the controller: auto (Cubic, with Reno in its place until the first
+    /// loss, because Cubic ends its slow start when delay grows; Reno alone where only root may choose
+    /// Cubic), keep (what the system has, BBR say), or a congestion control of the kernel
     #[arg(long, default_value = "auto", value_name = "NAME")]
     below: TcpCongestionControl,
     #[command(flatten)]
@@ -64,6 +65,18 @@ impl FlowArgs {
         let driver = self.driver()?;
         let cc = self.samples.watch(&[cc])?.remove(0);
         Ok(FlowOptions { cc, seed: seed()?, driver })
+    }
+
+    /// Says what TCP below the controller is, where that is not what the system has.
+    pub(crate) fn describe_below(&self, options: &FlowOptions, verbosity: Verbosity) {
+        if matches!(options.driver, FlowDriver::Kernel(_)) {
+            return;
+        }
+        match BelowOnSystem::find(&self.below) {
+            Some(BelowOnSystem::Unfit(warning)) => verbosity.note(&warning),
+            Some(BelowOnSystem::Replaced(text)) => verbosity.detail(|| text),
+            None => {}
+        }
     }
 
     /// Whether acks come inside the stream.

@@ -18,8 +18,9 @@ use clap::{Args, Subcommand};
 use crate::address::ListenAddress;
 use crate::error::CommandError;
 use crate::flow_options::seed;
+use crate::line_writer::begin_service;
 use crate::options::{Verbosity, read_text, span, whole};
-use crate::output::{check_files, is_stdout, one_line};
+use crate::output::{check_files, is_stdout, one_line, print_lines};
 use crate::progress::{end_cleanly_on_ctrl_c, interrupted, interruption_code};
 use crate::transfer::read_peer;
 
@@ -150,6 +151,7 @@ fn serve(args: &ServeArgs) -> Result<ExitCode, CommandError> {
         patience,
         ..Limits::default()
     };
+    begin_service()?;
     end_cleanly_on_ctrl_c();
     runtime()?.block_on(async {
         let mut servers: Vec<Server> = Vec::new();
@@ -204,8 +206,7 @@ struct Lines {
 impl Lines {
     fn print(&self, line: &str) {
         if !self.verbosity.is_quiet() {
-            // Who reads it may be gone; the server goes on.
-            let _ = writeln!(io::stdout().lock(), "{}", one_line(line));
+            print_lines(&(one_line(line) + "\n"), false);
         }
     }
 }

@@ -47,6 +47,10 @@ $CELLPACE_HOST (and $CELLPACE_HOST6). As root, that is where cellpace was starte
 it is a namespace of its own, where --far runs a program. Addresses beyond this machine need root
 and --nat.
 
+The line at the end says how much later than the model wants packets left (`late`: median, 99th
+percentile and maximum in microseconds: what this machine adds), what the link carried of what the
+trace allows, and how many packets the model and the devices dropped.
+
 --set changes a running link and keeps what is in flight: rate, trace, rtt, queue, loss, impair,
 uplink, uplink-queue, uplink-loss. From inside it is the link around; from elsewhere the only one
 of yours, or that which CELLPACE_LINK=PID in front of the command names.")]
@@ -118,6 +122,12 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, CommandError> {
     let dashboard = args.dashboard.open("link", title.clone(), None, args.verbosity)?;
     let dashboard = dashboard.map(LinkDashboard::new);
     let far = args.far.as_ref().map(|far| shell_command(far));
+    if link.is_isolated() && far.is_none() && !args.program.is_empty() {
+        args.verbosity.note(
+            "link: without root the far side is a namespace of its own, where servers of this machine \
+             are not reached: --far COMMAND runs one there, and with root it is this machine",
+        );
+    }
     let (verbosity, nat, may_nat) = (args.verbosity, args.nat, !link.is_isolated());
     let options = WatchOptions { name: name.clone(), verbosity, nat, may_nat };
     let watch = Watch::new(&directions, options, log, live, dashboard);

@@ -16,6 +16,7 @@ mod h3;
 mod hints;
 mod kernel;
 mod key;
+mod line_writer;
 mod link;
 mod link_change;
 mod link_dashboard;
@@ -142,13 +143,15 @@ fn main() -> ExitCode {
         Command::Completions(args) => documents::print_completions(&args, Cli::command()),
         Command::ManPages(args) => documents::write_man_pages(&args, Cli::command()),
     };
-    match result {
+    let code = match result {
         Ok(code) => code,
         Err(error) => {
             output::complain(&error.to_string());
             error.exit_code()
         }
-    }
+    };
+    line_writer::finish_streams();
+    code
 }
 
 /// Prints what is wrong with the command line, or the help that it asks for.

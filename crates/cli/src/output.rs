@@ -1,5 +1,6 @@
 //! Text out.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use cellpace_report::write_atomically;
 use cellpace_run::EventWriter;
 
 use crate::error::CommandError;
+use crate::line_writer::{LineWriter, service_stderr, service_stdout};
 
 /// Prints text for people to standard output. A reader that went away (`| head`) is not an error.
 pub(crate) fn print(text: &str) -> Result<(), CommandError> {
@@ -34,7 +36,21 @@ fn push_visible(text: &mut String, c: char) {
     if c.is_control() { text.extend(c.escape_default()) } else { text.push(c) }
 }
 
+/// Prints lines of a transfer as they are, to standard output or standard error.
+pub(crate) fn print_lines(text: &str, to_stderr: bool) {
+    match (to_stderr, service_stderr()) {
+        (true, Some(stderr)) => stderr.put(text.as_bytes()),
+        (true, None) => drop(io::stderr().write_all(text.as_bytes())),
+        // What fails here shows in the end.
+        (false, _) => drop(print_bytes(text.as_bytes())),
+    }
+}
+
 fn print_bytes(bytes: &[u8]) -> Result<(), CommandError> {
+    if let Some(stdout) = service_stdout() {
+        stdout.put(bytes);
+        return Ok(());
+    }
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -51,6 +67,9 @@ const MAX_COMPLAINT: usize = 1000;
 /// must not end the program in another way than it would have ended.
 pub(crate) fn complain(text: &str) {
     let line = format!("cellpace: {}\n", one_line(&without_numbers(text)));
+    if let Some(stderr) = service_stderr() {
+        return stderr.put(line.as_bytes());
+    }
     // In one call: the programs that we run write to it, too, and lines must not mix.
     let _ = io::stderr().write_all(line.as_bytes());
 }
@@ -152,19 +171,40 @@ pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), CommandError>
     write_atomically(path, bytes).map_err(CommandError::failed)
 }
 
-/// Begins the event log of connections, if there is to be one; `program` is who writes it.
+/// Begins the event log of connections, if there is to be one; `program` is who writes it. What an
+/// earlier run has written stays.
 pub(crate) fn event_writer(
     path: Option<&Path>,
     program: &str,
     cc: &ControllerSpec,
     every: Span,
-) -> Result<Option<EventWriter>, CommandError> {
+) -> Result<Option<(EventWriter, LineWriter)>, CommandError> {
     let Some(path) = path else { return Ok(None) };
     let cc = cc.to_string();
-    let log = EventLog::create(path, program, &cc);
-    let log = log.map_err(|error| CommandError::failed(format!("--events: {error}")))?;
+    let lines = append("--events", path, EventLog::<File>::header(path, program, &cc))?;
+    let log = EventLog::headless(Box::new(lines.clone()) as Box<dyn Write + Send>, path);
     let writer = EventWriter::start(log, &cc, Duration::from_nanos(every.as_nanos()));
-    writer.map(Some).map_err(|error| CommandError::failed(format!("starting a thread: {error}")))
+    let writer =
+        writer.map_err(|error| CommandError::failed(format!("starting a thread: {error}")))?;
+    Ok(Some((writer, lines)))
+}
+
+/// Appends lines to the file of an option, and says what a killed process has left there.
+pub(crate) fn append(
+    option: &'static str,
+    path: &Path,
+    header: Vec<u8>,
+) -> Result<LineWriter, CommandError> {
+    let opened = LineWriter::append(option, path, header);
+    let (lines, removed) = opened
+        .map_err(|error| CommandError::failed(format!("{option}: {}: {error}", path.display())))?;
+    if removed > 0 {
+        complain(&format!(
+            "{option}: {}: removed an incomplete last line of {removed} bytes, which a killed process had left",
+            path.display()
+        ));
+    }
+    Ok(lines)
 }
 
 /// An option that names a file to write, and the file if there is to be one.

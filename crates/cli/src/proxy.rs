@@ -1,12 +1,12 @@
 //! `cellpace proxy`: a controller for connections of programs that cannot be preloaded.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use cellpace_base::Span;
 use cellpace_os::signals::{SIGINT, SIGTERM, is_ignored, note_interrupt};
@@ -14,8 +14,8 @@ use cellpace_proxy::proxy_header::Version;
 use cellpace_proxy::rules::{MAX_DEVICE_NAME, Redirect};
 use cellpace_proxy::socks5::{Credentials, Target};
 use cellpace_proxy::{
-    Access, AddressRange, ControlledSide, Notice, Proxy, ProxyConfig, ProxyLimits, ProxyMode,
-    ProxyOutcome, ServedConnection, StopUrgency,
+    Access, AddressRange, ConnectionError, ControlledSide, Notice, Proxy, ProxyConfig, ProxyError,
+    ProxyLimits, ProxyMode, ProxyOutcome, ServedConnection, StopUrgency, is_listener,
 };
 use cellpace_run::LoggingCommand;
 use clap::{ArgGroup, Args, ValueEnum};
@@ -183,9 +183,10 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, CommandError> {
         return Ok(ExitCode::SUCCESS);
     }
     args.outputs.check()?;
-    check_target(args.to.as_ref())?;
+    check_target(args)?;
     cellpace_os::descriptors::raise_limit();
     let config = config(args)?;
+    args.flow.describe_below(&config.flow, args.outputs.verbosity);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(RESOLVERS)
@@ -203,17 +204,30 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, CommandError> {
     }
 }
 
-/// A name that has no address now would only fail later, for every client.
-fn check_target(target: Option<&Target>) -> Result<(), CommandError> {
-    let Some(Target::Name(name, port)) = target else { return Ok(()) };
-    let failure = |why: &str| {
-        Err(CommandError::usage(format!("--to: the name `{name}` does not resolve: {why}")))
+/// A name that has no address now would only fail later, for every client, and a target that is the
+/// proxy itself would have it connect to itself without end.
+fn check_target(args: &ProxyArgs) -> Result<(), CommandError> {
+    let found = match &args.to {
+        None => return Ok(()),
+        Some(Target::Address(address)) => vec![*address],
+        Some(Target::Name(name, port)) => resolve(name, *port)?,
     };
-    match (name.as_str(), *port).to_socket_addrs().map(|mut found| found.next()) {
-        Ok(Some(_)) => Ok(()),
-        Ok(None) => failure("it has no address"),
-        Err(error) => failure(&resolve_problem(&error)),
+    match found.iter().find(|address| is_listener(**address, &args.listen)) {
+        None => Ok(()),
+        Some(address) => Err(CommandError::usage(format!(
+            "--to: {address} is where this proxy listens: it would connect to itself; name the \
+             address of the server"
+        ))),
     }
+}
+
+fn resolve(name: &str, port: u16) -> Result<Vec<SocketAddr>, CommandError> {
+    let failure =
+        |why: &str| CommandError::usage(format!("--to: the name `{name}` does not resolve: {why}"));
+    let found = (name, port).to_socket_addrs();
+    let found: Vec<SocketAddr> =
+        found.map_err(|error| failure(&resolve_problem(&error)))?.collect();
+    if found.is_empty() { Err(failure("it has no address")) } else { Ok(found) }
 }
 
 /// Clap does not insist on an option that another one excludes.
@@ -348,8 +362,7 @@ async fn serve(
     let (stop, stopped) = watch::channel(StopUrgency::No);
     // Before anything is printed: who waits for that may stop us from then on.
     let signals = EndSignals::new()?;
-    let proxy =
-        Proxy::bind(config).map_err(|error| CommandError::failed(format!("--listen: {error}")))?;
+    let proxy = Proxy::bind(config).map_err(|error| not_bound(&error))?;
     let _rules = match args.rules {
         Some(RulesArg::Apply) => Some(
             redirect(args, proxy.addresses())
@@ -367,6 +380,12 @@ async fn serve(
         args.outputs.verbosity.note(&format!("waiting at {address}"));
     }
     let verbosity = args.outputs.verbosity;
+    if args.transparent && args.rules.is_none() {
+        verbosity.note(
+            "only connections that rules of yours redirect here are served: `--rules print` shows \
+             such rules, `--rules apply` makes them",
+        );
+    }
     tokio::spawn(watch_signals(stop, signals, verbosity));
     let watched = log.clone();
     tokio::spawn(async move {
@@ -376,11 +395,32 @@ async fn serve(
         }
     });
     let opened = log.clone();
+    let unreachable = UnreachableTarget::default();
+    let is_forwarder = args.to.is_some();
     let ended = proxy.run(stopped, move |notice| match &notice {
         Notice::Controlled(controlled) => opened.opened(controlled),
+        Notice::Closed(ServedConnection { how: Err(error), .. })
+            if is_forwarder && !verbosity.is_verbose() =>
+        {
+            unreachable.note(error, verbosity);
+        }
         notice => print_notice(notice, verbosity),
     });
     Ok((ended.await.map_err(CommandError::failed)?, log, outputs))
+}
+
+/// Why it cannot listen, and for a low port what would let it.
+fn not_bound(error: &ProxyError) -> CommandError {
+    let hint = match error {
+        ProxyError::Listen { address, source }
+            if source.kind() == ErrorKind::PermissionDenied && address.port() < 1024 =>
+        {
+            ": ports below 1024 need CAP_NET_BIND_SERVICE: run it as root, or by a unit with \
+             AmbientCapabilities=CAP_NET_BIND_SERVICE, or listen at a higher port"
+        }
+        _ => "",
+    };
+    CommandError::failed(format!("--listen: {error}{hint}"))
 }
 
 /// Interval at which flows are looked at.
@@ -436,6 +476,32 @@ async fn watch_signals(
     }
     // Dropping the sender would look like a request, and a third signal has nothing to add.
     std::future::pending::<()>().await;
+}
+
+/// Says that the destination of a forwarder cannot be reached, and from then on how often.
+#[derive(Default)]
+struct UnreachableTarget(Mutex<(u64, Option<Instant>)>);
+
+impl UnreachableTarget {
+    /// From one line to the next.
+    const EVERY: Duration = Duration::from_secs(10);
+
+    fn note(&self, error: &ConnectionError, verbosity: Verbosity) {
+        if !matches!(error, ConnectionError::Unreachable { .. } | ConnectionError::Loop) {
+            return;
+        }
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (count, at) = &mut *noted;
+        *count += 1;
+        if at.is_some_and(|at| at.elapsed() < Self::EVERY) {
+            return;
+        }
+        *at = Some(Instant::now());
+        match std::mem::take(count) {
+            1 => verbosity.note(&format!("a client was not served: {error}")),
+            count => verbosity.note(&format!("{count} clients were not served: {error}")),
+        }
+    }
 }
 
 fn print_notice(notice: &Notice, verbosity: Verbosity) {

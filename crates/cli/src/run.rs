@@ -8,7 +8,8 @@ use cellpace_base::Span;
 use cellpace_control::variables::MAX_WORKERS;
 use cellpace_control::{ConnectionDirection, Networks, Ports, RuleNetwork, Rules};
 use cellpace_run::{
-    Broker, BrokerConfig, Launch, LoggingCommand, PreloadLibrary, RunError, check_program,
+    Broker, BrokerConfig, Launch, LoggingCommand, PlainConnections, PlainReason, PreloadLibrary,
+    RunError, RunNotice, check_program,
 };
 use cellpace_tcp::{DriverKind, FlowOptions, RelayEngine};
 use clap::Args;
@@ -16,7 +17,8 @@ use clap::Args;
 use crate::connection_outputs::ConnectionOutputs;
 use crate::error::CommandError;
 use crate::flow_options::FlowArgs;
-use crate::options::{span, whole};
+use crate::line_writer::reopen_all;
+use crate::options::{Verbosity, span, whole};
 use crate::output::complain;
 
 /// Arguments of `cellpace run`.
@@ -64,6 +66,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     let rules = rules(args)?;
     args.outputs.check()?;
     let options = args.flow.options()?;
+    args.flow.describe_below(&options, args.outputs.verbosity);
     match start(args, options, &rules) {
         Ok(code) => Ok(code),
         Err(Stop::Run(error)) => not_started(&error),
@@ -104,7 +107,10 @@ fn start(args: &RunArgs, options: FlowOptions, rules: &Rules) -> Result<ExitCode
     let config = BrokerConfig { workers, ..BrokerConfig::new(options) };
     let broker = Broker::start(&engine, &config, log)?;
     let running = launch.start(&args.program, &library, &broker, rules)?;
-    let finish = running.wait(&broker, Duration::from_nanos(args.drain.as_nanos()))?;
+    let (verbosity, plain) = (args.outputs.verbosity, outputs.plain.clone());
+    let drain = Duration::from_nanos(args.drain.as_nanos());
+    let finish =
+        running.wait(&broker, drain, &mut |notice| on_notice(notice, verbosity, &plain))?;
     if finish.cut > 0 {
         broker.cut();
         let text = format!("{} connections were cut before all was delivered", finish.cut);
@@ -118,6 +124,29 @@ fn start(args: &RunArgs, options: FlowOptions, rules: &Rules) -> Result<ExitCode
             Ok(ExitCode::from(code))
         }
         (Ok(()), code) => Ok(ExitCode::from(code)),
+    }
+}
+
+/// Says what a person should know while the program runs, and does what is to be done then.
+fn on_notice(notice: RunNotice, verbosity: Verbosity, plain: &PlainConnections) {
+    match notice {
+        RunNotice::Hangup => reopen_all(),
+        RunNotice::Waits(processes) => {
+            let names = processes.iter().map(|(process, name)| format!("PID {process} ({name})"));
+            let names: Vec<String> = names.collect();
+            let names = names.join(", ");
+            verbosity.note(&format!(
+                "the program has ended; waiting for {names}, which it started: a signal goes to them now"
+            ));
+        }
+        RunNotice::NotPreloaded(process, name, reason) => verbosity.note(&format!(
+            "warning: PID {process} ({name}) {reason}: its connections stay without a controller; use \
+             `cellpace attach` (root) or, in front of it, `cellpace proxy`"
+        )),
+        RunNotice::PlainConnections(process, count) => {
+            plain.add(PlainReason::NotPreloaded, count);
+            verbosity.detail(|| format!("PID {process}: {count} new connections without a controller"));
+        }
     }
 }
 

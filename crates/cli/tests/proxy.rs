@@ -868,3 +868,122 @@ fn connections_to_others_are_taken_and_the_rules_go_with_the_proxy() {
     assert!(!networks.said("r", "ip", &["route", "show", "table", "all"]).contains("16682924"));
     assert!(!networks.gets("http://10.2.0.2/"));
 }
+
+/// A server that says five bytes to each client.
+fn greeter() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = stream.and_then(|mut stream| stream.write_all(b"hello"));
+        }
+    });
+    address
+}
+
+#[track_caller]
+fn greeted(address: SocketAddr) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "hello");
+}
+
+#[test]
+fn output_that_nothing_reads_stops_no_connection_and_no_end() {
+    let to = greeter().to_string();
+    let args = ["--listen", "127.0.0.1:0", "--to", &to, "--cc", "copa", "-v", "--json", "-"];
+    let mut child = cellpace(&args).spawn().unwrap();
+    // Pipes of one page: some tens of lines.
+    rustix::pipe::fcntl_setpipe_size(child.stdout.as_ref().unwrap(), 4096).unwrap();
+    let mut errors = child.stderr.take().unwrap();
+    rustix::pipe::fcntl_setpipe_size(&errors, 4096).unwrap();
+    let mut said = Vec::new();
+    let address = loop {
+        let mut byte = [0];
+        errors.read_exact(&mut byte).unwrap();
+        said.push(byte[0]);
+        let text = String::from_utf8_lossy(&said);
+        if let Some((_, rest)) = text.split_once("waiting at ")
+            && let Some((address, _)) = rest.split_once('\n')
+        {
+            break address.parse().unwrap();
+        }
+    };
+    for _ in 0..400 {
+        greeted(address);
+    }
+    let proxy = Running { child, address, said: Arc::default() };
+    proxy.signal("TERM");
+    assert_eq!(proxy.code(), Some(0));
+}
+
+/// Objects of a file, each of which must be whole.
+#[track_caller]
+fn objects(path: &std::path::Path) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn records_survive_restarts_and_rotation() {
+    let folder = tempfile::tempdir().unwrap();
+    let (records, rotated) = (folder.path().join("a.jsonl"), folder.path().join("a.1"));
+    let events = folder.path().join("a.events");
+    let to = greeter().to_string();
+    let start = || {
+        let names = [&records, &events].map(|path| path.to_str().unwrap().to_owned());
+        Running::start(&["--to", &to, "--cc", "copa", "--json", &names[0], "--events", &names[1]])
+    };
+    let count = |path: &std::path::Path| objects(path).len();
+    let mut proxy = start();
+    greeted(proxy.address);
+    eventually("written", || count(&records) == 1);
+    proxy.child.kill().unwrap();
+    proxy.child.wait().unwrap();
+    // What a process that is killed in the middle of a write would leave.
+    let mut file = fs::File::options().append(true).open(&records).unwrap();
+    file.write_all(b"{\"schema\":").unwrap();
+    let proxy = start();
+    proxy.await_line("removed an incomplete last line of 10 bytes");
+    greeted(proxy.address);
+    eventually("appended", || count(&records) == 2);
+    // Renamed, and opened anew.
+    fs::rename(&records, &rotated).unwrap();
+    proxy.signal("HUP");
+    eventually("opened anew", || records.exists());
+    greeted(proxy.address);
+    eventually("written to the new file", || count(&records) == 1);
+    assert_eq!(count(&rotated), 2);
+    // Copied and emptied.
+    fs::File::options().write(true).open(&records).unwrap().set_len(0).unwrap();
+    greeted(proxy.address);
+    eventually("written to the emptied file", || count(&records) == 1);
+    proxy.signal("TERM");
+    assert_eq!(proxy.code(), Some(0), "SIGHUP ended nothing");
+    let flows = objects(&events).iter().filter(|event| event["event"] == "metrics").count();
+    assert!(flows >= 3, "events of both runs: {flows}");
+}
+
+#[test]
+fn a_proxy_does_not_forward_to_itself() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (at, itself) = (format!("127.0.0.1:{port}"), format!("localhost:{port}"));
+    for to in [&at, &itself] {
+        let said = refused(&["--listen", &at, "--to", to]);
+        assert!(said.contains("is where this proxy listens"), "{said}");
+    }
+    let said = refused(&["--listen", &format!("0.0.0.0:{port}"), "--to", &at]);
+    assert!(said.contains("is where this proxy listens"), "{said}");
+}
+
+#[test]
+fn a_target_that_does_not_answer_is_told_of_without_v() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let proxy = Running::start(&["--to", &closed, "--cc", "copa"]);
+    let mut stream = proxy.connect();
+    let _ = stream.read(&mut [0]);
+    let line = proxy.await_line("a client was not served");
+    assert!(line.contains(&closed) && line.contains("refused"), "{line}");
+}

@@ -1440,3 +1440,115 @@ fn compile(folder: &Folder, name: &str, source: &str, flags: &str) -> bool {
     compiler.arg(flags).arg("-o").args([folder.path(name), folder.path("source.c")]);
     compiler.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
+
+#[test]
+fn output_that_nothing_reads_stops_no_connection_and_no_end() {
+    if !can_run() {
+        return;
+    }
+    let folder = Folder::with("1", data(1));
+    // What the program itself prints would wait for the reader, as without us.
+    let script =
+        format!("exec {PYTHON} -u {GUINEA} http {} 2>/dev/null", folder.path("").display());
+    let mut command = folder.command(["run", "--cc", "copa", "-v", "--driver", "gate", "--"]);
+    command.args(["sh", "-c", &script]).process_group(0);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    let mut guinea = Guinea { child, out, folder: Folder::with("stderr", "") };
+    let errors = guinea.child.stderr.take().unwrap();
+    rustix::pipe::fcntl_setpipe_size(&errors, 4096).unwrap();
+    let address = ([127, 0, 0, 1], guinea.port()).into();
+    for _ in 0..100 {
+        assert!(download(address, 1) == data(1));
+    }
+    signal(&guinea.child, "TERM");
+    assert_eq!(guinea.code(), Some(143));
+}
+
+#[test]
+fn whom_the_launcher_waits_for_is_told() {
+    let folder = Folder::new();
+    let errors = fs::File::create(folder.path("stderr")).unwrap();
+    let mut command = folder.command(["run", "--", "sh", "-c", "sleep 100; true"]);
+    let mut child = command.stdout(Stdio::null()).stderr(errors).spawn().unwrap();
+    let said = || String::from_utf8(folder.read("stderr")).unwrap();
+    let has_sleep = |parent: u32| {
+        let path = format!("/proc/{parent}/task/{parent}/children");
+        let children = fs::read_to_string(path).unwrap_or_default();
+        let shell = children.split_whitespace().next().map(str::to_owned);
+        shell.is_some_and(|shell| {
+            let path = format!("/proc/{shell}/task/{shell}/children");
+            !fs::read_to_string(path).unwrap_or_default().is_empty()
+        })
+    };
+    eventually("started", || has_sleep(child.id()));
+    signal(&child, "TERM");
+    eventually("told", || said().contains("waiting for PID"));
+    assert!(said().contains("(sleep)"), "{}", said());
+    signal(&child, "TERM");
+    assert_eq!(program::code(&mut child), Some(143));
+}
+
+#[test]
+fn connections_without_a_controller_are_counted_with_the_reason() {
+    if !can_run() {
+        return;
+    }
+    let folder = Folder::with("1", data(1));
+    let flows = folder.path("flows.jsonl").display().to_string();
+    let mode = format!("http {}", folder.path("").display());
+    let options = format!("--cc copa -v --max-connections 1 --driver gate --json {flows}");
+    let mut guinea = Guinea::with(&options, &mode);
+    let address = ([127, 0, 0, 1], guinea.port()).into();
+    // The first holds the only place.
+    let first = connect(address);
+    eventually("told", || {
+        assert!(download(address, 1) == data(1));
+        guinea.stderr().contains("stays without a controller: as many are")
+    });
+    drop(first);
+    eventually("ended", || guinea.stderr().contains("cellpace: flow "));
+    signal(&guinea.child, "INT");
+    guinea.code();
+    let errors = guinea.stderr();
+    assert!(errors.contains(" connections stayed without a controller: as many"), "{errors}");
+    let text = String::from_utf8(folder.read("flows.jsonl")).unwrap();
+    let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert!(last["uncontrolled"]["limit"].as_u64() >= Some(1), "{text}");
+    assert!(last["tcp_cc"].is_string(), "{text}");
+}
+
+#[test]
+fn programs_that_cannot_be_preloaded_are_told_of_with_their_connections() {
+    let folder = Folder::with(
+        "plain.c",
+        "#include <stdio.h>\n#include <netinet/in.h>\n#include <sys/socket.h>\n#include <unistd.h>\n\
+         int main(void) { struct sockaddr_in at = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}; socklen_t l = sizeof at;\n\
+         int s = socket(AF_INET, SOCK_STREAM, 0); bind(s, (void *)&at, l); listen(s, 8); getsockname(s, (void *)&at, &l);\n\
+         printf(\"port %d\\n\", ntohs(at.sin_port)); fflush(stdout);\n\
+         for (;;) { int c = accept(s, 0, 0); write(c, \"hello\", 5); } }\n",
+    );
+    let compiler = ["-w", "-static", "plain.c", "-o", "plain"];
+    let made = Command::new("cc").args(compiler).current_dir(folder.path("")).output();
+    if !made.is_ok_and(|output| output.status.success()) {
+        cellpace_testing::skip("no C compiler that makes static programs");
+        return;
+    }
+    let errors = fs::File::create(folder.path("stderr")).unwrap();
+    let mut command = folder.command(["run", "-v", "--", "sh", "-c", "./plain; true"]);
+    command.stdout(Stdio::piped()).stderr(errors).process_group(0);
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let port: u16 = line.trim().strip_prefix("port ").unwrap().parse().unwrap();
+    let mut stream = connect(([127, 0, 0, 1], port).into());
+    stream.read_exact(&mut [0; 5]).unwrap();
+    let said = || String::from_utf8(folder.read("stderr")).unwrap();
+    eventually("told", || said().contains("(plain) is linked statically"));
+    eventually("counted", || said().contains("PID") && said().contains(": 1 new connections"));
+    let group = format!("-{}", child.id());
+    Command::new("kill").args(["-TERM", "--", &group]).status().unwrap();
+    program::code(&mut child);
+    let said = said();
+    assert!(said.contains("1 connections stayed without a controller: of programs that"), "{said}");
+}

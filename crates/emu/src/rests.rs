@@ -6,11 +6,13 @@
 //! the link's name in their environment.
 
 use std::ffi::CStr;
+use std::fmt;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use cellpace_os::socket::network_namespace;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -26,7 +28,30 @@ pub(crate) const GUARD: &CStr = c"cellpace-guard";
 /// Changes of sysctls by this link; put back when it is dropped.
 pub(crate) struct Rests {
     file: PathBuf,
+    record: Record,
+}
+
+/// What a link has written down. `/run` is common to network namespaces, and in containers it may
+/// outlive a boot; sysctls are neither.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Record {
+    place: Place,
     changes: Vec<Change>,
+}
+
+/// Where changes were made.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Place {
+    boot: String,
+    namespace: String,
+}
+
+impl Place {
+    /// Of this thread.
+    fn here() -> io::Result<Self> {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
+        Ok(Self { boot, namespace: network_namespace()? })
+    }
 }
 
 /// A file's text before a link changed it.
@@ -40,7 +65,8 @@ impl Rests {
     /// Nothing changed yet. What earlier links left is put back first.
     pub(crate) fn open() -> io::Result<Self> {
         put_back_dead();
-        Ok(Self { file: Path::new(FOLDER).join(own_name()), changes: Vec::new() })
+        let record = Record { place: Place::here()?, changes: Vec::new() };
+        Ok(Self { file: Path::new(FOLDER).join(own_name()), record })
     }
 
     /// Whether a file has another value than `value`, or would have without links.
@@ -51,7 +77,8 @@ impl Rests {
 
     fn before(&self, file: &str) -> io::Result<String> {
         // Another link may have changed it before; then its value before that is the true one.
-        let known = others(&self.file).into_iter().flatten().find(|change| change.file == file);
+        let known = others(&self.file, &self.record.place);
+        let known = known.into_iter().find(|change| change.file == file);
         match known {
             Some(change) => Ok(change.before),
             None => Ok(fs::read_to_string(file)?.trim().to_owned()),
@@ -65,8 +92,8 @@ impl Rests {
         if before == value {
             return Ok(());
         }
-        self.changes.push(Change { file: file.to_owned(), before });
-        fs::write(&self.file, written(&self.changes))?;
+        self.record.changes.push(Change { file: file.to_owned(), before });
+        fs::write(&self.file, self.record.to_string())?;
         fs::write(file, value)
     }
 }
@@ -74,7 +101,7 @@ impl Rests {
 impl Drop for Rests {
     fn drop(&mut self) {
         let Ok(_lock) = lock() else { return };
-        put_back(&self.file, &self.changes);
+        put_back(&self.file, &self.record);
         leave_nothing();
     }
 }
@@ -142,26 +169,36 @@ fn leave_nothing() {
     let _ = fs::remove_dir(FOLDER);
 }
 
-/// Puts changes back and removes their file, but leaves settings alone that others still need.
-fn put_back(file: &Path, changes: &[Change]) {
-    let needed: Vec<Change> = others(file).into_iter().flatten().collect();
+/// Puts changes back and removes their file, but leaves settings alone that others still need. What
+/// was changed in another network namespace is left to a link there, and what was before this boot is
+/// no more.
+fn put_back(file: &Path, record: &Record) {
     // Nobody could do anything about a failure here, except read the file, which then stays.
+    let Ok(here) = Place::here() else { return };
+    if record.place.boot != here.boot {
+        let _ = fs::remove_file(file);
+    }
+    if record.place != here {
+        return;
+    }
+    let needed = others(file, &here);
     let is_back = |change: &&Change| {
         needed.iter().any(|other| other.file == change.file)
             || !Path::new(&change.file).exists()
             || fs::write(&change.file, &change.before).is_ok()
     };
-    if changes.iter().filter(is_back).count() == changes.len() {
+    if record.changes.iter().filter(is_back).count() == record.changes.len() {
         let _ = fs::remove_file(file);
     }
 }
 
-/// Changes of other links that still run.
-fn others(own: &Path) -> Vec<Vec<Change>> {
-    let alive = |file: &PathBuf| {
+/// Changes at this place by other links that still run.
+fn others(own: &Path, place: &Place) -> Vec<Change> {
+    let is_alive = |file: &PathBuf| {
         file != own && file.file_name().is_some_and(|name| is_alive(&name.to_string_lossy()))
     };
-    files().filter(alive).map(|file| read(&file)).collect()
+    let records = files().filter(is_alive).map(|file| read(&file));
+    records.filter(|record| record.place == *place).flat_map(|record| record.changes).collect()
 }
 
 fn files() -> impl Iterator<Item = PathBuf> {
@@ -169,22 +206,33 @@ fn files() -> impl Iterator<Item = PathBuf> {
     entries.map(|entry| entry.path())
 }
 
-fn read(file: &Path) -> Vec<Change> {
+fn read(file: &Path) -> Record {
     parse(&fs::read_to_string(file).unwrap_or_default())
 }
 
-fn parse(text: &str) -> Vec<Change> {
-    let change = |line: &str| {
-        let (file, before) = line.split_once('\t')?;
-        // Nothing but what this program changes is ever written.
-        let ours = file.starts_with("/proc/sys/net/") && !file.contains("..");
-        ours.then(|| Change { file: file.to_owned(), before: before.to_owned() })
-    };
-    text.lines().filter_map(change).collect()
+/// The first words of the lines that say where it was.
+const BOOT: &str = "boot";
+const NAMESPACE: &str = "network namespace";
+
+fn parse(text: &str) -> Record {
+    let fields = || text.lines().filter_map(|line| line.split_once('\t'));
+    let field = |name| fields().find(|(found, _)| *found == name);
+    let value = |name| field(name).map_or_else(String::new, |(_, value)| value.to_owned());
+    let place = Place { boot: value(BOOT), namespace: value(NAMESPACE) };
+    // Nothing but what this program changes is ever written.
+    let is_ours = |file: &str| file.starts_with("/proc/sys/net/") && !file.contains("..");
+    let changes = fields().filter(|(file, _)| is_ours(file));
+    let change =
+        |(file, before): (&str, &str)| Change { file: file.to_owned(), before: before.to_owned() };
+    Record { place, changes: changes.map(change).collect() }
 }
 
-fn written(changes: &[Change]) -> String {
-    changes.iter().map(|change| format!("{}\t{}\n", change.file, change.before)).collect()
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Place { boot, namespace } = &self.place;
+        writeln!(f, "{BOOT}\t{boot}\n{NAMESPACE}\t{namespace}")?;
+        self.changes.iter().try_for_each(|Change { file, before }| writeln!(f, "{file}\t{before}"))
+    }
 }
 
 fn lock() -> io::Result<Flock<File>> {
@@ -247,7 +295,28 @@ mod tests {
     fn changes_are_written_and_read() {
         let change = |file: &str, before: &str| Change { file: file.into(), before: before.into() };
         let changes = vec![change("/proc/sys/net/ipv4/conf/eth0/forwarding", "0")];
-        assert_eq!(parse(&written(&changes)), changes);
-        assert!(parse("/etc/passwd\tx\n/proc/sys/net/../kernel/x\t1\ngarbage\n").is_empty());
+        let record = Record { place: Place::here().unwrap(), changes };
+        assert_eq!(parse(&record.to_string()), record);
+        let foreign = parse("/etc/passwd\tx\n/proc/sys/net/../kernel/x\t1\ngarbage\n");
+        assert!(foreign.changes.is_empty());
+    }
+
+    #[test]
+    fn what_was_changed_elsewhere_is_not_put_back_here() {
+        let folder = tempfile::tempdir().unwrap();
+        let (record, sysctl) = (folder.path().join("1-1"), folder.path().join("forwarding"));
+        let changes = vec![Change { file: sysctl.to_string_lossy().into(), before: "0".into() }];
+        let here = Place::here().unwrap();
+        let put_back_at = |place: Place| {
+            fs::write(&sysctl, "1").unwrap();
+            fs::write(&record, "").unwrap();
+            put_back(&record, &Record { place, changes: changes.clone() });
+            (fs::read_to_string(&sysctl).unwrap(), record.exists())
+        };
+        let namespace = Place { namespace: "1:1".into(), ..here.clone() };
+        assert_eq!(put_back_at(namespace), ("1".into(), true), "a link there will");
+        let boot = Place { boot: "another".into(), ..here.clone() };
+        assert_eq!(put_back_at(boot), ("1".into(), false), "it is gone with the boot");
+        assert_eq!(put_back_at(here), ("0".into(), false));
     }
 }

@@ -7,12 +7,20 @@ use thiserror::Error;
 
 use crate::driver::layout::{LAYOUT, SLOTS};
 
+/// What lets this program have the driver.
+const HOW_TO_INSTALL: &str = if crate::HAS_PROGRAMS {
+    "root installs it with `cellpace kernel install`"
+} else {
+    "this cellpace was built without it: build it with the feature `kernel`, one of the default ones, \
+     and clang, and root installs it with `cellpace kernel install`"
+};
+
 /// Why the kernel driver cannot be used, or not any more.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum KernelError {
     /// Nobody has installed it, or it has been removed before we came.
-    #[error("the kernel driver is not installed (root installs it with `cellpace kernel install`)")]
+    #[error("the kernel driver is not installed ({HOW_TO_INSTALL})")]
     NotInstalled,
     /// The congestion control is registered, and it is ours, but clients cannot reach its maps.
     #[error("registered, but its pins are gone: `cellpace kernel remove` removes it")]

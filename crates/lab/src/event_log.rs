@@ -1,7 +1,7 @@
 //! What controllers decide, as it happens: JSON lines, or qlog in JSON-SEQ.
 
 use std::fs::File;
-use std::io::{self, BufWriter, IntoInnerError, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use cellpace_base::{Span, Time};
@@ -60,9 +60,14 @@ enum EventForm {
     Qlog,
 }
 
-/// Writes the events of flows to `W`.
+/// Bytes of whole records that are written in one call.
+const CHUNK: usize = 32 << 10;
+
+/// Writes the events of flows to `W`, only ever whole records in a call: a process that is killed
+/// leaves no torn ones.
 pub struct EventLog<W: Write> {
-    out: BufWriter<W>,
+    out: W,
+    records: Vec<u8>,
     path: PathBuf,
     form: EventForm,
     /// The first error; nothing is written after it.
@@ -109,13 +114,23 @@ impl<W: Write> EventLog<W> {
     /// A log that goes to `out`: qlog if `path` ends in `.sqlog`, otherwise a JSON object a line.
     /// `program` is who writes it, and `controllers` are those that it is about.
     pub fn new(out: W, path: &Path, program: &str, controllers: &str) -> Self {
-        let is_qlog = path.extension().is_some_and(|extension| extension == "sqlog");
-        let form = if is_qlog { EventForm::Qlog } else { EventForm::Lines };
-        let mut log = Self { out: BufWriter::new(out), path: path.to_owned(), form, failed: None };
-        if is_qlog {
-            log.write(&header(program, controllers));
-        }
+        let mut log = Self::headless(out, path);
+        log.records = Self::header(path, program, controllers);
         log
+    }
+
+    /// A log that goes to `out` where [`header`](Self::header) stands already.
+    pub fn headless(out: W, path: &Path) -> Self {
+        Self { out, records: Vec::new(), path: path.to_owned(), form: form(path), failed: None }
+    }
+
+    /// What such a log begins with: nothing, but for qlog.
+    pub fn header(path: &Path, program: &str, controllers: &str) -> Vec<u8> {
+        let mut records = Vec::new();
+        if form(path) == EventForm::Qlog {
+            push_record(&mut records, EventForm::Qlog, &header(program, controllers));
+        }
+        records
     }
 
     /// Writes that a run begins, whose flows' events follow.
@@ -171,32 +186,41 @@ impl<W: Write> EventLog<W> {
     }
 
     fn write(&mut self, value: &Value) {
-        if self.failed.is_some() {
-            return;
+        push_record(&mut self.records, self.form, value);
+        if self.records.len() >= CHUNK {
+            self.flush();
         }
-        let separator: &[u8] = if self.form == EventForm::Qlog { b"\x1e" } else { b"" };
-        let written = self.out.write_all(separator).and_then(|()| writeln!(self.out, "{value}"));
-        self.failed = written.err();
     }
 
     /// Hands what was written so far to the file.
     pub fn flush(&mut self) {
-        if self.failed.is_none() {
-            self.failed = self.out.flush().err();
+        if self.failed.is_none() && !self.records.is_empty() {
+            self.failed = self.out.write_all(&self.records).and_then(|()| self.out.flush()).err();
         }
+        self.records.clear();
     }
 
     /// Returns where the log went, with all of it written.
     ///
     /// # Errors
     /// The first error of writing, which names the file.
-    pub fn finish(self) -> Result<W, LabError> {
-        let written = match self.failed {
-            Some(error) => Err(error),
-            None => self.out.into_inner().map_err(IntoInnerError::into_error),
-        };
-        written.map_err(|error| named(&self.path, &error))
+    pub fn finish(mut self) -> Result<W, LabError> {
+        self.flush();
+        match self.failed {
+            Some(error) => Err(named(&self.path, &error)),
+            None => Ok(self.out),
+        }
     }
+}
+
+fn form(path: &Path) -> EventForm {
+    let is_qlog = path.extension().is_some_and(|extension| extension == "sqlog");
+    if is_qlog { EventForm::Qlog } else { EventForm::Lines }
+}
+
+fn push_record(records: &mut Vec<u8>, form: EventForm, value: &Value) {
+    let separator = if form == EventForm::Qlog { "\x1e" } else { "" };
+    records.extend_from_slice(format!("{separator}{value}\n").as_bytes());
 }
 
 /// One object for one event: whose it is, its name, and what belongs to it.

@@ -1,5 +1,6 @@
 //! Processes: which there are, and how they ended.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -15,6 +16,35 @@ pub fn all() -> impl Iterator<Item = i32> {
 pub fn children() -> impl Iterator<Item = i32> {
     let own = std::process::id();
     all().filter(move |process| parent(*process).is_ok_and(|parent| parent == own))
+}
+
+/// Numbers of the processes that this one has started, and of those that they have.
+pub fn descendants() -> Vec<i32> {
+    let own = std::process::id().cast_signed();
+    let parents: HashMap<i32, i32> =
+        all().filter_map(|process| Some((process, parent(process).ok()?.cast_signed()))).collect();
+    let is_ours = |process: &i32| {
+        let mut above = *process;
+        // What ends meanwhile may make a loop of numbers that are used again.
+        for _ in 0..MAX_DEPTH {
+            match parents.get(&above) {
+                Some(parent) if *parent == own => return true,
+                Some(parent) => above = *parent,
+                None => return false,
+            }
+        }
+        false
+    };
+    parents.keys().copied().filter(is_ours).collect()
+}
+
+/// Generations of processes that are followed.
+const MAX_DEPTH: u32 = 1000;
+
+/// A process's name as the system shows it; empty if it has ended.
+pub fn name(process: i32) -> String {
+    let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
 }
 
 fn parent(process: i32) -> io::Result<u32> {

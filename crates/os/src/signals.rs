@@ -2,7 +2,9 @@
 //! stay ignored (background jobs of scripts, `nohup`).
 
 use std::fs;
+use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Once};
 use std::time::Duration;
@@ -15,6 +17,7 @@ pub use nix::sys::signal::Signal;
 pub use nix::sys::signal::Signal::{SIGINT, SIGTERM};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use signal_hook::flag;
+use signal_hook::low_level::pipe;
 
 /// Returns whether this process ignores a signal: as its parent made it, as long as nothing here
 /// has set a handler.
@@ -63,6 +66,18 @@ pub fn interrupted() -> bool {
 /// 143 after SIGTERM.
 pub fn interrupted_code() -> u8 {
     u8::try_from(END_REQUEST.load(Ordering::Relaxed)).unwrap_or(u8::MAX)
+}
+
+/// From now on SIGHUP does not end this process: after each, bytes can be read from the stream that is
+/// returned.
+///
+/// # Errors
+/// When the system refuses.
+pub fn hangups() -> io::Result<UnixStream> {
+    let (read, write) = UnixStream::pair()?;
+    write.set_nonblocking(true)?;
+    pipe::register(Signal::SIGHUP as i32, write)?;
+    Ok(read)
 }
 
 /// Signals that wait to be read rather than interrupt.
@@ -126,8 +141,18 @@ impl CaughtSignal {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
     use nix::sys::pthread::{pthread_kill, pthread_self};
+
+    #[test]
+    fn a_hangup_is_read_and_ends_nothing() {
+        let mut stream = hangups().unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        nix::sys::signal::raise(Signal::SIGHUP).unwrap();
+        assert!(stream.read(&mut [0; 8]).unwrap() > 0);
+    }
 
     #[test]
     fn a_signal_is_read_and_waiting_ends_in_time() {

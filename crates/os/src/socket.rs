@@ -6,6 +6,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixDatagram;
 
 /// States of a TCP connection (`linux/tcp_states.h`) that callers ask for.
 pub mod tcp_state {
@@ -45,6 +47,23 @@ pub fn state_of_tcp(socket: impl AsFd) -> io::Result<u8> {
     Ok(unsafe { info.assume_init() }.tcpi_state)
 }
 
+/// Names the network namespace of this thread as no other one is named until the next boot: by the
+/// number of its inode, which is used again, and from Linux 5.14 on by its cookie, which is not.
+///
+/// # Errors
+/// When the system does not tell, or allows no socket.
+pub fn network_namespace() -> io::Result<String> {
+    /// `asm-generic/socket.h`.
+    const SO_NETNS_COOKIE: i32 = 71;
+    let inode = std::fs::metadata("/proc/thread-self/ns/net")?.ino();
+    let any = UnixDatagram::unbound()?;
+    let mut cookie = MaybeUninit::<u64>::zeroed();
+    let has_cookie = option(&any, libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut cookie, usize::MAX);
+    // SAFETY: any bytes are a number, and all were set to zero at first.
+    let cookie = if has_cookie.is_ok() { unsafe { cookie.assume_init() } } else { 0 };
+    Ok(format!("{inode}:{cookie}"))
+}
+
 /// The address that a socket is being connected to, or is connected to.
 pub fn future_peer(socket: impl AsFd) -> Option<SocketAddr> {
     let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
@@ -78,6 +97,13 @@ pub fn future_peer(socket: impl AsFd) -> Option<SocketAddr> {
 mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_network_namespace_has_a_name() {
+        let name = network_namespace().unwrap();
+        assert_eq!(network_namespace().unwrap(), name);
+        assert!(name.split(':').all(|part| part.parse::<u64>().is_ok()), "{name}");
+    }
 
     #[test]
     fn a_connection_has_a_peer_and_a_state() {

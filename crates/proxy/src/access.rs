@@ -1,7 +1,7 @@
 //! Which destinations clients of SOCKS may name.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use nix::ifaddrs::getifaddrs;
 
@@ -60,6 +60,24 @@ pub(crate) fn is_ourselves(target: SocketAddr, listen: &[SocketAddr]) -> bool {
     is_our_port && UdpSocket::bind((target.ip(), 0)).is_ok()
 }
 
+/// Whether a connection to `target` would arrive at one of these listeners. Another program may
+/// listen at the same port of another address of this machine.
+pub fn is_listener(target: SocketAddr, listen: &[SocketAddr]) -> bool {
+    let ip = match target.ip().to_canonical() {
+        // Connecting to "any address" is connecting to the loopback interface.
+        IpAddr::V4(v4) if v4.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(v6) if v6.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    listen.iter().any(|at| {
+        let there = at.ip().to_canonical();
+        let takes_all = there.is_unspecified() && (there.is_ipv6() || ip.is_ipv4());
+        // Only an address of this machine can be bound to.
+        let is_there = there == ip || takes_all && UdpSocket::bind((ip, 0)).is_ok();
+        at.port() == target.port() && is_there
+    })
+}
+
 /// The prefix of the network of addresses that mean this machine or its link, if `ip` is of one.
 fn local_prefix(ip: IpAddr) -> Option<u8> {
     match ip {
@@ -91,6 +109,31 @@ fn is_own(ip: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_listener_is_known_by_any_address_that_leads_to_it() {
+        let leads = |target: &str, listen: &str| {
+            is_listener(target.parse().unwrap(), &[listen.parse().unwrap()])
+        };
+        for (target, listen) in [
+            ("127.0.0.1:80", "127.0.0.1:80"),
+            ("127.0.0.1:80", "0.0.0.0:80"),
+            ("127.0.0.9:80", "0.0.0.0:80"),
+            ("0.0.0.0:80", "127.0.0.1:80"),
+            ("127.0.0.1:80", "[::]:80"),
+            ("[::ffff:127.0.0.1]:80", "127.0.0.1:80"),
+        ] {
+            assert!(leads(target, listen), "{target} {listen}");
+        }
+        for (target, listen) in [
+            ("127.0.0.1:81", "127.0.0.1:80"),
+            ("127.0.0.2:80", "127.0.0.1:80"),
+            ("192.0.2.1:80", "0.0.0.0:80"),
+            ("[::1]:80", "0.0.0.0:80"),
+        ] {
+            assert!(!leads(target, listen), "{target} {listen}");
+        }
+    }
 
     fn access(allow: &[&str], deny: &[&str]) -> Access {
         let networks = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();

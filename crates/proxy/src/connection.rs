@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cellpace_tcp::FlowControl;
@@ -13,10 +13,11 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::access::is_ourselves;
+use crate::access::{is_listener, is_ourselves};
 use crate::clients::{ConnectionPlace, ProxyClients};
 use crate::config::{ProxyConfig, ProxyMode};
 use crate::error::ConnectionError;
+use crate::loop_guard::{AddressOwner, LoopGuard};
 use crate::metrics::Metrics;
 use crate::notice::{
     ConnectionEnd, ControlledFlow, Notice, NoticeSink, ServedConnection, StopUrgency, at_least,
@@ -45,6 +46,7 @@ pub(crate) struct ProxyShared {
     pub(crate) clients: Arc<ProxyClients>,
     /// Whether nearly all places are taken.
     pub(crate) crowded: watch::Sender<bool>,
+    pub(crate) loops: Arc<LoopGuard>,
 }
 
 /// Serves one connection.
@@ -92,6 +94,8 @@ impl Served<'_> {
     async fn run(&mut self, client: TcpStream) -> Result<ConnectionEnd, ConnectionError> {
         prepare(&client);
         let client = Unserved(Some(client));
+        let loops = &self.shared.loops;
+        let _from = loops.note(AddressOwner::Client, self.client).ok_or(ConnectionError::Loop)?;
         let config = &self.shared.config;
         let local = client.local_addr().map_err(ConnectionError::Gone)?;
         let mut ends = ProxiedAddresses { source: self.client, destination: local };
@@ -137,6 +141,8 @@ impl Served<'_> {
                 return Err(error);
             }
         };
+        let own = upstream.local_addr().map_err(ConnectionError::Setup)?;
+        let _own = loops.note(AddressOwner::Proxy, own).ok_or(ConnectionError::Loop)?;
         let mut first = Vec::new();
         if let Some(version) = config.send_proxy {
             first = Header { ends: Some(ends) }.bytes(version);
@@ -152,8 +158,14 @@ impl Served<'_> {
     ) -> Result<TcpStream, ConnectionError> {
         let config = &self.shared.config;
         let speaks_socks = matches!(config.mode, ProxyMode::Socks5(_));
+        let is_forwarded = matches!(config.mode, ProxyMode::Forward(_));
+        let is_loop = AtomicBool::new(false);
         let check = |address| match speaks_socks {
             true => config.access.check(address, &config.listen),
+            false if is_forwarded && is_listener(address, &config.listen) => {
+                is_loop.store(true, Ordering::Relaxed);
+                Err(io::ErrorKind::PermissionDenied.into())
+            }
             false => Ok(()),
         };
         let reached = tokio::select! {
@@ -167,6 +179,7 @@ impl Served<'_> {
                 Ok(upstream)
             }
             Ok(upstream) => Ok(upstream),
+            Err(_) if is_loop.load(Ordering::Relaxed) => Err(ConnectionError::Loop),
             Err(source) => {
                 if speaks_socks {
                     send(client, &reply(&source).bytes(None)).await?;

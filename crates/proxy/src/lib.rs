@@ -15,6 +15,7 @@ mod clients;
 mod config;
 mod connection;
 mod error;
+mod loop_guard;
 mod metrics;
 mod network;
 mod notice;
@@ -23,7 +24,7 @@ mod relay;
 mod server;
 mod side;
 
-pub use access::Access;
+pub use access::{Access, is_listener};
 pub use config::{ControlledSide, ProxyConfig, ProxyLimits, ProxyMode};
 pub use error::{ConnectionError, ProxyError};
 pub use metrics::Metrics;

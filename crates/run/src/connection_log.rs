@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use cellpace_base::Span;
@@ -11,7 +11,7 @@ use cellpace_tcp::{FlowHandle, FlowOutcome, FlowStats};
 use serde_json::{Value, json};
 
 use crate::flow_series::{FlowSeries, round};
-use crate::{AdoptedConnection, ClosedConnection, ConnectionWatcher, EventFlows};
+use crate::{AdoptedConnection, ClosedConnection, ConnectionWatcher, EventFlows, PlainReason};
 
 /// Time from one sample of a connection's figures to the next.
 const SAMPLE: Duration = Duration::from_millis(200);
@@ -68,6 +68,26 @@ impl KeptConnections {
     }
 }
 
+/// How many connections stayed without a controller, by reason. A clone counts the same.
+#[derive(Debug, Clone, Default)]
+pub struct PlainConnections(Arc<Mutex<BTreeMap<PlainReason, u64>>>);
+
+impl PlainConnections {
+    /// Counts some more.
+    pub fn add(&self, reason: PlainReason, count: u64) {
+        *self.counts().entry(reason).or_default() += count;
+    }
+
+    /// Returns the reasons that there were, with their counts.
+    pub fn list(&self) -> Vec<(PlainReason, u64)> {
+        self.counts().iter().map(|(reason, count)| (*reason, *count)).collect()
+    }
+
+    fn counts(&self) -> MutexGuard<'_, BTreeMap<PlainReason, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Writes a line or an object for each connection that has ended.
 pub struct ConnectionLog {
     /// Whose connections they are.
@@ -88,6 +108,8 @@ pub struct ConnectionLog {
     pub live: Option<LiveConnections>,
     /// Samples of the connections that are open.
     pub samples: ConnectionSamples,
+    /// Counts those that have no controller.
+    pub plain: PlainConnections,
 }
 
 /// Samples of the connections that are open.
@@ -131,6 +153,14 @@ impl ConnectionWatcher for ConnectionLog {
         }
     }
 
+    fn stayed_plain(&mut self, connection: Option<&AdoptedConnection>, reason: PlainReason) {
+        self.plain.add(reason, 1);
+        if let Some(print) = self.lines {
+            let which = connection.map_or_else(|| "a new connection".to_owned(), shown_addresses);
+            print(&format!("{which} stays without a controller: {}", reason.text()));
+        }
+    }
+
     fn look(&mut self) {
         if self.wants_objects() {
             self.samples.take();
@@ -166,7 +196,7 @@ impl ConnectionLog {
         let line = self.to_json(closed, &series).to_string();
         if let Some(out) = &mut self.json {
             // A full disk must not end the connections.
-            let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+            let _ = out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush());
         }
         if let Some(kept) = &self.kept {
             kept.push(&line);
@@ -233,10 +263,16 @@ impl ConnectionLog {
             "retransmitted": retransmitted(stats),
             // Where the algorithm has no window, it is infinite.
             "cwnd_bytes": Some(stats.cwnd).filter(|cwnd| *cwnd < u64::MAX),
+            "tcp_cc": stats.tcp_cc.as_str(),
             "tcp_cwnd_bytes": stats.tcp_cwnd,
             "outcome": self.outcome_text(closed),
             "series": series.to_json(SAMPLE.as_secs_f64()),
         });
+        let plain = self.plain.list();
+        if !plain.is_empty() {
+            let counts = plain.iter().map(|(why, count)| (why.word().to_owned(), (*count).into()));
+            object["uncontrolled"] = Value::Object(counts.collect());
+        }
         match self.command {
             LoggingCommand::Run | LoggingCommand::Proxy => {
                 object["received_bytes"] = stats.received_bytes.into();

@@ -1,8 +1,7 @@
 //! The log of the decisions of connections' controllers, written as they happen.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -33,7 +32,11 @@ impl EventWriter {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start(log: EventLog<File>, cc: &str, every: Duration) -> io::Result<Self> {
+    pub fn start(
+        log: EventLog<Box<dyn Write + Send>>,
+        cc: &str,
+        every: Duration,
+    ) -> io::Result<Self> {
         let (cc, state_at) = (cc.to_owned(), Instant::now() + every);
         let flows = WatchedFlows { log, cc, flows: BTreeMap::new(), every, state_at };
         let flows = Arc::new(Mutex::new(Some(flows)));
@@ -89,7 +92,7 @@ impl EventFlows {
 }
 
 struct WatchedFlows {
-    log: EventLog<File>,
+    log: EventLog<Box<dyn Write + Send>>,
     cc: String,
     flows: BTreeMap<u64, WatchedFlow>,
     /// From one state to the next.
@@ -136,7 +139,7 @@ impl WatchedFlows {
 }
 
 impl WatchedFlow {
-    fn write_events(&mut self, log: &mut EventLog<File>, flow: u64, cc: &str) {
+    fn write_events(&mut self, log: &mut EventLog<Box<dyn Write + Send>>, flow: u64, cc: &str) {
         let source = EventFlow { run: None, flow, cc };
         let missed = self.flow.missed_events();
         if missed > self.missed {
@@ -148,7 +151,7 @@ impl WatchedFlow {
         }
     }
 
-    fn write_state(&self, log: &mut EventLog<File>, flow: u64, cc: &str) {
+    fn write_state(&self, log: &mut EventLog<Box<dyn Write + Send>>, flow: u64, cc: &str) {
         let stats = self.flow.stats();
         let metrics = FlowMetrics {
             cwnd: stats.cwnd,

@@ -18,6 +18,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
+use crate::plain_programs::PlainPrograms;
 use crate::{Broker, PreloadLibrary, RunError};
 
 /// Signals that are meant for the program.
@@ -121,6 +122,23 @@ pub struct Running {
     code: Option<u8>,
 }
 
+/// What happens while a program runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RunNotice {
+    /// SIGHUP came, and was passed on.
+    Hangup,
+    /// The program has ended, and these that it started have not: number and name.
+    Waits(Vec<(i32, String)>),
+    /// A program that it started cannot be preloaded, so that its connections are plain: number, name
+    /// and reason, a half sentence.
+    NotPreloaded(i32, String, String),
+    /// A number of such a program, and how many new connections it has since a second ago.
+    PlainConnections(i32, u64),
+}
+
+/// How often programs that cannot be preloaded are looked for.
+const LOOK_FOR_OTHERS: Duration = Duration::from_secs(1);
+
 /// How it all ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Finish {
@@ -132,13 +150,32 @@ pub struct Finish {
 
 impl Running {
     /// Waits until the program and all that it left behind have ended, then until the flows have,
-    /// for as long as `drain` at most; a signal meanwhile cuts that short.
+    /// for as long as `drain` at most; a signal meanwhile cuts that short. What is to be said
+    /// meanwhile goes to `notice`.
     ///
     /// # Errors
     /// When the system does not let us wait.
-    pub fn wait(mut self, broker: &Broker, drain: Duration) -> Result<Finish, RunError> {
+    pub fn wait(
+        mut self,
+        broker: &Broker,
+        drain: Duration,
+        notice: &mut dyn FnMut(RunNotice),
+    ) -> Result<Finish, RunError> {
+        let mut others = PlainPrograms::new();
+        let (mut ended_at, mut has_said) = (None, false);
         while !self.reap()? {
-            if let Some(signal) = self.next_signal(None)? {
+            if self.code.is_some() {
+                let since: Instant = *ended_at.get_or_insert_with(Instant::now);
+                // Most end with it, or at once.
+                if since.elapsed() >= LOOK_FOR_OTHERS && !std::mem::replace(&mut has_said, true) {
+                    notice(RunNotice::Waits(left_behind()));
+                }
+            }
+            others.look(notice);
+            if let Some(signal) = self.next_signal(Some(LOOK_FOR_OTHERS))? {
+                if signal.signal == Signal::SIGHUP {
+                    notice(RunNotice::Hangup);
+                }
                 self.pass_on(signal);
             }
         }
@@ -190,6 +227,10 @@ impl Running {
             let _ = kill(Pid::from_raw(process), signal);
         }
     }
+}
+
+fn left_behind() -> Vec<(i32, String)> {
+    process::children().map(|number| (number, process::name(number))).collect()
 }
 
 fn exit_code(status: WaitStatus) -> Option<u8> {

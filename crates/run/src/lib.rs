@@ -21,17 +21,22 @@ mod flow_events;
 mod flow_series;
 mod launch;
 mod library;
+mod plain_programs;
 mod private_folder;
 mod program;
 
 #[cfg(feature = "attach")]
 pub use attach::Attacher;
-pub use broker::{AdoptedConnection, Broker, BrokerConfig, ClosedConnection, ConnectionWatcher};
-pub use connection_log::{ConnectionLog, ConnectionSamples, KeptConnections, LoggingCommand};
+pub use broker::{
+    AdoptedConnection, Broker, BrokerConfig, ClosedConnection, ConnectionWatcher, PlainReason,
+};
+pub use connection_log::{
+    ConnectionLog, ConnectionSamples, KeptConnections, LoggingCommand, PlainConnections,
+};
 #[cfg(feature = "attach")]
 pub use error::AttacherError;
 pub use error::RunError;
 pub use flow_events::{EventFlows, EventWriter};
-pub use launch::{Finish, Launch, Running};
+pub use launch::{Finish, Launch, RunNotice, Running};
 pub use library::PreloadLibrary;
 pub use program::check_program;

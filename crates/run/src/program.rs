@@ -45,6 +45,12 @@ pub fn check_program(name: &OsStr) -> Result<(), RunError> {
     Err(start(io::Error::from_raw_os_error(libc::ELOOP)))
 }
 
+/// Why the dynamic loader does not preload a library into the program at `path`, as a half sentence;
+/// `None` if it does, or the program cannot be read.
+pub(crate) fn unfit_program(path: &Path) -> Option<String> {
+    unfit(path, File::open(path).ok()?).ok().flatten()
+}
+
 /// The file that a name stands for, as the shell finds it.
 fn find(name: &OsStr) -> io::Result<PathBuf> {
     if name.as_bytes().contains(&b'/') {

@@ -12,6 +12,7 @@ use cellpace_base::{Span, Time};
 use cellpace_cc::{Controller, Event, Phase, Profile};
 
 use crate::linger::Linger;
+use crate::relay::CongestionControlName;
 use crate::thread::now;
 
 /// Figures of a flow.
@@ -27,6 +28,9 @@ pub struct FlowStats {
     pub queued_bytes: u64,
     /// The controller's window in bytes, headers included; `u64::MAX` where it has none.
     pub cwnd: u64,
+    /// The congestion control of TCP below the controller; not known through the kernel driver, which
+    /// is in its place.
+    pub tcp_cc: CongestionControlName,
     /// TCP's own window in bytes, headers included.
     pub tcp_cwnd: u64,
     /// TCP's own slow start threshold likewise; `None` before the first loss, and through the kernel

@@ -32,6 +32,8 @@ pub use kernel::{KernelConnection, KernelDriver, RemoteSocket, SocketOwner};
 pub use options::{
     AlccLimits, ClientServerOptions, FlowDriver, FlowOptions, FlowShare, GateOptions, RelayOptions,
 };
-pub use relay::{RelayEngine, TcpCongestionControl, trim_memory};
+pub use relay::{
+    BelowOnSystem, CongestionControlName, RelayEngine, TcpCongestionControl, trim_memory,
+};
 pub use socket::unacknowledged;
 pub use stream::AlccStream;

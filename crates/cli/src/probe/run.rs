@@ -20,6 +20,7 @@ use super::options::ProbeArgs;
 use crate::address::{HostPort, ListenAddress, PROBE_PORT, connect_to};
 use crate::dashboard::OpenDashboard;
 use crate::error::CommandError;
+use crate::line_writer::begin_service;
 use crate::output::{command_line, complain, is_stdout, print, write_bytes};
 use crate::privileges::give_up_all_but;
 use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted, interruption_code};
@@ -45,6 +46,7 @@ fn listen(args: &ProbeArgs, address: &ListenAddress) -> Result<ExitCode, Command
     let mut driver = Driver::new(responder).without_coalescing();
     let at = address.bind(&mut driver, PROBE_PORT, args.key.is_given())?;
     give_up_all_but(CapabilitySet::empty(), [])?;
+    begin_service()?;
     args.verbosity.note(&format!("waiting for probers at {at}"));
     end_cleanly_on_ctrl_c();
     while !interrupted() {

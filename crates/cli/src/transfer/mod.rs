@@ -17,7 +17,6 @@ pub(crate) use recv::RecvArgs;
 pub(crate) use run::{run_recv, run_send};
 pub(crate) use send::SendArgs;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use cellpace_lab::transfer::{TransferResult, TransferView};
@@ -26,7 +25,7 @@ use cellpace_report::indented;
 use self::options::Common;
 use crate::error::CommandError;
 use crate::options::Verbosity;
-use crate::output::one_line;
+use crate::output::{one_line, print_lines};
 use crate::progress::{interrupted, interruption_code};
 
 /// Prints what a transfer shows.
@@ -42,12 +41,7 @@ impl TransferView for Terminal {
             return;
         }
         let text: String = lines.iter().map(|line| one_line(line) + "\n").collect();
-        let _ = if self.quiet_stdout {
-            io::stderr().lock().write_all(text.as_bytes())
-        } else {
-            let mut out = io::stdout().lock();
-            out.write_all(text.as_bytes()).and_then(|()| out.flush())
-        };
+        print_lines(&text, self.quiet_stdout);
     }
 
     fn on_warning(&mut self, text: &str) {

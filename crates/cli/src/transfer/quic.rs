@@ -17,6 +17,7 @@ use super::{Terminal, conclude};
 use crate::address::{HostPort, ListenAddress, TRANSFER_PORT};
 use crate::error::CommandError;
 use crate::flow_options::seed;
+use crate::line_writer::begin_service;
 use crate::options::read_text;
 use crate::output::{command_line, is_stdout};
 use crate::progress::end_cleanly_on_ctrl_c;
@@ -88,6 +89,7 @@ pub(super) fn recv(args: &RecvArgs) -> Result<ExitCode, CommandError> {
     }
     let parties = Parties::new(&args.quic, &args.common)?;
     args.confine()?;
+    begin_service()?;
     let sinks = SinkMaker::new(args.output.as_deref())?;
     let meeting = match &args.target {
         Some(target) => parties.connect(target)?,

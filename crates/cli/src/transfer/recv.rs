@@ -16,6 +16,7 @@ use super::quic_options::QuicOptions;
 use super::{Terminal, conclude};
 use crate::address::{HostPort, ListenAddress, TRANSFER_PORT, connect_to};
 use crate::error::CommandError;
+use crate::line_writer::begin_service;
 use crate::options::whole;
 use crate::output::{command_line, is_stdout};
 use crate::privileges::{FILES_AND_PORTS, give_up_all_but};
@@ -99,6 +100,7 @@ pub(super) fn run(args: &RecvArgs) -> Result<ExitCode, CommandError> {
     let mut view = Terminal { quiet_stdout, verbosity: args.common.verbosity };
     let mut session = Transfer::new(args.common.driver(MAX_MTU, 1, args.acks)?, &mut view);
     args.confine()?;
+    begin_service()?;
     let sinks = SinkMaker::new(args.output.as_deref())?;
     match &args.target {
         Some(target) => connect(target, sinks, &mut session)?,

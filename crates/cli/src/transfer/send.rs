@@ -18,6 +18,7 @@ use super::{Terminal, conclude};
 use crate::address::{HostPort, ListenAddress, TRANSFER_PORT, connect_to};
 use crate::error::CommandError;
 use crate::flow_options::seed;
+use crate::line_writer::begin_service;
 use crate::options::{duration, whole};
 use crate::output::command_line;
 use crate::progress::end_cleanly_on_ctrl_c;
@@ -212,6 +213,7 @@ fn connect(
 }
 
 fn wait(args: &SendArgs, plan: &SendPlan, session: &mut Transfer<'_>) -> Result<(), CommandError> {
+    begin_service()?;
     let is_keyed = args.common.key.is_given();
     let listen = args.listen.clone().unwrap_or(ListenAddress::Port(TRANSFER_PORT));
     let at = listen.bind(&mut session.driver, TRANSFER_PORT, is_keyed)?;

@@ -44,6 +44,10 @@ pub(crate) enum Fault {
     /// Packets come in another order, twice, and damaged.
     Impaired,
     AddressChange,
+    /// Nothing reads what the command prints, of which there is a lot.
+    UnreadOutput,
+    /// Connections share a window, and 30 of the clients' address read nothing.
+    StalledMembers,
 }
 
 use Fault::{Kill, Stop};
@@ -162,7 +166,10 @@ fn pairs() -> Vec<(Subject, Fault)> {
             pairs.extend([(subject, Kill(Server)), (subject, Stop(Server))]);
         }
         if subject != Subject::Link {
-            pairs.push((subject, Fault::AddressChange));
+            pairs.extend([(subject, Fault::AddressChange), (subject, Fault::UnreadOutput)]);
+        }
+        if matches!(subject, Subject::Run | Subject::Proxy) {
+            pairs.push((subject, Fault::StalledMembers));
         }
     }
     assert!(!pairs.len().is_multiple_of(37), "neighbours would be alike");
@@ -199,6 +206,8 @@ impl Display for Fault {
             Self::SmallMtu => out.write_str("MTU of 1280"),
             Self::Impaired => out.write_str("reordered, twice, damaged"),
             Self::AddressChange => out.write_str("other address"),
+            Self::UnreadOutput => out.write_str("output unread"),
+            Self::StalledMembers => out.write_str("30 stalled in a shared window"),
         }
     }
 }
@@ -209,7 +218,11 @@ impl Display for Case {
         write!(out, "seed {seed}: {} under {controller}, {fault}", subject.name())?;
         match fault {
             Fault::LittleMemory => write!(out, " ({} MB)", memory >> 20),
-            Fault::FullDisk | Fault::FewDescriptors | Fault::Impaired => Ok(()),
+            Fault::FullDisk
+            | Fault::FewDescriptors
+            | Fault::Impaired
+            | Fault::UnreadOutput
+            | Fault::StalledMembers => Ok(()),
             Fault::ClockStep => write!(out, " ({step} at {:.1} s)", moment.as_secs_f64()),
             Kill(_) | Fault::AddressChange => write!(out, " at {:.1} s", moment.as_secs_f64()),
             _ => write!(out, " for {} s at {:.1} s", lasts.as_secs(), moment.as_secs_f64()),

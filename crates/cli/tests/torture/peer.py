@@ -172,5 +172,17 @@ async def fetch(host, port, seed, clients, largest, steady=""):
     say("ended")
 
 
+async def stall(host, port, clients):
+    connections = []
+    for seed in range(int(clients)):
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        connection.connect((host, int(port)))
+        connection.sendall(f"get {seed} 3000000\n".encode())
+        connections.append(connection)
+    say("stalled")
+    await asyncio.to_thread(sys.stdin.read)
+
+
 if __name__ == "__main__":
-    asyncio.run({"serve": serve, "fetch": fetch}[sys.argv[1]](*sys.argv[2:]))
+    asyncio.run({"serve": serve, "fetch": fetch, "stall": stall}[sys.argv[1]](*sys.argv[2:]))

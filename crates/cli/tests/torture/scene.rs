@@ -62,6 +62,16 @@ pub(crate) struct Outcome {
     pub(crate) skipped: Option<String>,
 }
 
+/// Has both outputs of a command go to a pipe of a page, of which the beginning is passed on until
+/// nothing reads any more. The reader is no child of the command, which would wait for it.
+const UNREAD_OUTPUT: &str = r#"
+mkfifo pipe
+( ( dd bs=1 count=400 of=command.out conv=notrunc oflag=append status=none
+    while [ ! -e stop ]; do sleep 0.1; done ) <pipe >/dev/null 2>&1 & )
+exec >pipe 2>&1
+python3 -c 'import fcntl; fcntl.fcntl(1, 1031, 4096)'
+"#;
+
 struct Scene {
     case: Case,
     ground: Ground,
@@ -72,6 +82,8 @@ struct Scene {
     command: Option<Process>,
     server: Option<Process>,
     client: Option<Process>,
+    /// Clients that read nothing.
+    stalled: Option<Process>,
     /// How often a receiver was started: each has a folder of its own.
     receivers: u32,
     failures: Vec<String>,
@@ -87,6 +99,7 @@ pub(crate) fn play(case: &Case, clock: Option<&Path>) -> Outcome {
         command: None,
         server: None,
         client: None,
+        stalled: None,
         receivers: 0,
         failures: Vec::new(),
     };
@@ -107,6 +120,7 @@ impl Scene {
         match self.case.fault {
             Fault::FullDisk => self.outputs = self.ground.small_disk(),
             Fault::FewDescriptors => self.prepare = "ulimit -n 64".to_owned(),
+            Fault::UnreadOutput => self.prepare = UNREAD_OUTPUT.to_owned(),
             Fault::LittleMemory => {
                 let prepared = self.ground.little_memory(self.case.memory);
                 self.prepare = prepared.ok_or("no cgroups with a limit on memory")?;
@@ -167,8 +181,13 @@ impl Scene {
 
     fn start_command(&mut self) {
         let cc = self.case.controller;
-        let files =
-            format!("--events {0}events.jsonl --events-every 10ms --json {0}flows", self.outputs);
+        let json = match self.case.fault {
+            // `run` prints what its program does on standard error then.
+            Fault::UnreadOutput => "-v --json -".to_owned(),
+            Fault::StalledMembers => format!("--share --json {}flows", self.outputs),
+            _ => format!("--json {}flows", self.outputs),
+        };
+        let files = format!("--events {}events.jsonl --events-every 10ms {json}", self.outputs);
         let (arguments, ready) = match self.case.subject {
             Subject::Run => {
                 let program = format!("-- {PYTHON} {PEER} serve 9000");
@@ -188,7 +207,8 @@ impl Scene {
                 let folder = format!("{}received{}", self.outputs, self.receivers);
                 fs::create_dir(self.ground.folder.path(&folder)).unwrap();
                 let at = "--listen 0.0.0.0:5260 --timeout 15s";
-                (format!("recv {at} --output {folder}"), "waiting at")
+                let more = if self.case.fault == Fault::UnreadOutput { "-v" } else { "" };
+                (format!("recv {at} --output {folder} {more}"), "waiting at")
             }
             Subject::Link => unreachable!("the client is its program"),
         };
@@ -311,8 +331,22 @@ impl Scene {
                     self.kill(Role::Client);
                 }
             }
-            Fault::FullDisk | Fault::FewDescriptors | Fault::LittleMemory | Fault::Impaired => {}
+            Fault::StalledMembers => self.stall(),
+            Fault::FullDisk
+            | Fault::FewDescriptors
+            | Fault::LittleMemory
+            | Fault::Impaired
+            | Fault::UnreadOutput => {}
         }
+    }
+
+    /// Connects clients of the same address that ask for much and read nothing.
+    fn stall(&mut self) {
+        let port = if self.case.subject == Subject::Proxy { "9001" } else { "9000" };
+        let words = [PYTHON, PEER, "stall", NEAR, port, "30"];
+        let mut stalled = self.ground.start("stalled", Side::Far, ":", &words);
+        stalled.says("stalled");
+        self.stalled = Some(stalled);
     }
 
     /// Sets the interface of the clients' path for a while.
@@ -442,6 +476,8 @@ impl Scene {
                 self.failures.push("the clients do not end".to_owned());
             }
         }
+        // Those that read nothing end with an error of theirs.
+        self.stalled = None;
         if let Some(command) = &mut self.command {
             // What a launcher that was killed has left gets the signal, too.
             command.signal_all("TERM");

@@ -54,6 +54,8 @@ pub(super) struct WindowGroup {
 #[derive(Debug)]
 struct WindowSeat {
     weight: u32,
+    /// Bytes of its packets: peers differ, and the group's are those of its first member.
+    mss: u64,
     in_flight: u64,
     waiting: u64,
     /// When it last got an ack, or began to wait for one.
@@ -100,13 +102,14 @@ impl WindowGroup {
     }
 
     /// Gives a new member a seat.
-    pub(super) fn enter(&mut self, weight: u32) -> usize {
+    pub(super) fn enter(&mut self, weight: u32, mss: u64) -> usize {
         let id = self.seats.iter().position(Option::is_none).unwrap_or(self.seats.len());
         if id == self.seats.len() {
             self.seats.push(None);
         }
         self.seats[id] = Some(WindowSeat {
             weight,
+            mss,
             in_flight: 0,
             waiting: 0,
             acked_at: Time::ZERO,
@@ -248,10 +251,10 @@ impl WindowGroup {
             let more = match seat.waiting {
                 0 => 0,
                 _ if seat.retry_at.is_some() && is_contended => {
-                    self.mss.saturating_sub(seat.in_flight)
+                    seat.mss.saturating_sub(seat.in_flight)
                 }
                 // With room for headers, and never so little that a packet does not fit.
-                waiting => waiting * 9 / 8 + self.mss,
+                waiting => waiting * 9 / 8 + seat.mss,
             };
             WindowClaim { weight: seat.weight, demand: seat.in_flight + more, share: 0 }
         }));
@@ -268,7 +271,7 @@ impl WindowGroup {
     /// A member's part of the window as a fraction of what is divided; at least a packet, so that
     /// the pacer holds none back for ever.
     pub(super) fn fraction(&mut self, id: usize) -> f64 {
-        let share = self.share(id).max(self.mss) as f64;
+        let share = self.share(id).max(self.packet(id)) as f64;
         let all = self.claims.iter().map(|claim| claim.share).sum::<u64>().max(1) as f64;
         (share / all).min(1.0)
     }
@@ -278,23 +281,26 @@ impl WindowGroup {
         let permit = self.controller.permit();
         let total = permit.remaining(self.in_flight);
         let in_flight = self.seat(id).map_or(0, |seat| seat.in_flight);
-        let own = match self.share(id).saturating_sub(in_flight) {
-            // Parts smaller than a packet take turns.
-            small if small < self.mss && in_flight == 0 => {
-                if self.has_turn(id) {
-                    self.mss
-                } else {
-                    0
-                }
+        let packet = self.packet(id);
+        let allowed = match self.share(id).saturating_sub(in_flight) {
+            _ if self.must_wait(id) => 0,
+            // Parts smaller than a packet take turns. A packet that is larger than those that the
+            // controller counts in is let through where one of those is.
+            small if small < packet && in_flight == 0 => {
+                if self.has_turn(id) && total >= self.mss.min(packet) { packet } else { 0 }
             }
-            own => own,
+            own => own.min(total),
         };
-        let allowed = if self.must_wait(id) { 0 } else { own.min(total) };
-        self.note_offer(id, allowed >= self.mss);
+        self.note_offer(id, allowed >= packet);
         match permit {
             Permit::Window(_) => Permit::Window(in_flight.saturating_add(allowed)),
             Permit::Budget(_) => Permit::Budget(allowed),
         }
+    }
+
+    /// Bytes of a member's packet.
+    fn packet(&self, id: usize) -> u64 {
+        self.seats[id].as_ref().map_or(self.mss, |seat| seat.mss)
     }
 
     /// A member with data was told whether it may send: it waits in line, or its offer begins.

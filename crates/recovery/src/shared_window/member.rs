@@ -34,8 +34,8 @@ fn lock(group: &Mutex<WindowGroup>) -> MutexGuard<'_, WindowGroup> {
 }
 
 impl WindowMember {
-    pub(super) fn new(group: Arc<Mutex<WindowGroup>>, weight: u32) -> Self {
-        let id = lock(&group).enter(weight);
+    pub(super) fn new(group: Arc<Mutex<WindowGroup>>, weight: u32, mss: u64) -> Self {
+        let id = lock(&group).enter(weight, mss);
         Self { seat: Arc::new(OccupiedSeat { group, id }) }
     }
 
@@ -316,6 +316,21 @@ mod tests {
         let sent: Vec<u64> = flows.iter().map(|flow| flow.sent).collect();
         let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
         assert!(*least > 10 && most - least <= 2, "{sent:?}");
+    }
+
+    #[test]
+    fn a_flow_with_large_packets_gets_its_turn_in_a_small_window() {
+        let windows = SharedWindows::default();
+        let cc: ControllerSpec = "fixed:cwnd=4pkts".parse().unwrap();
+        let setup = |mss| Setup { mss, start: Time::ZERO, random: Random::seeded(1, 0) };
+        let join = |mss: u64| windows.join((), 1, mss, || cc.build(setup(mss)));
+        let (small, large) = (join(1000), join(32_000));
+        for member in [&small, &large] {
+            member.set_waiting(Time::ZERO, 100_000);
+        }
+        // The window is 4000 bytes, and half of it the share of either.
+        assert_eq!(large.permit(), Permit::Window(32_000));
+        assert_eq!(small.permit(), Permit::Window(2000));
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl<K> Default for SharedWindows<K> {
 impl<K: Eq + Hash> SharedWindows<K> {
     /// Makes a flow a member of the group `key`, and builds that group's controller if there is no
     /// group yet. The flow's part in relation to those of the others is `weight`; 0 counts as 1.
-    /// Packets have up to `mss` bytes.
+    /// Its packets have up to `mss` bytes.
     pub fn join(
         &self,
         key: K,
@@ -53,6 +53,6 @@ impl<K: Eq + Hash> SharedWindows<K> {
             *slot = Arc::downgrade(&group);
             group
         });
-        WindowMember::new(group, weight.max(1))
+        WindowMember::new(group, weight.max(1), mss)
     }
 }

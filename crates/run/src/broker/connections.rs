@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cellpace_os::socket::{state_of_tcp, tcp_state};
-use cellpace_tcp::{FlowControl, FlowHandle, FlowOutcome, NewFlow, RemoteSocket, SocketOwner};
+use cellpace_tcp::{
+    FlowControl, FlowHandle, FlowOutcome, NewFlow, RemoteSocket, SocketOwner, TcpError,
+};
 use rustix::process::Pid;
 
 use super::flow_count::FlowCount;
 use super::local_pair::{LendableSocket, LocalPair};
-use super::watcher::{AdoptedConnection, ClosedConnection, SharedWatcher};
+use super::watcher::{AdoptedConnection, ClosedConnection, PlainReason, SharedWatcher};
 
 /// How often ends of flows are looked for, while there are flows.
 pub(super) const REAP: Duration = Duration::from_millis(100);
@@ -78,15 +80,18 @@ impl Connections {
         self.next_flow += u64::from(self.workers);
     }
 
-    /// Puts a connection under control; `None` if that cannot be. Where its data are relayed, `pair`
-    /// takes its place in the program, and the application's end is returned.
+    /// Puts a connection under control. Where its data are relayed, `pair` takes its place in the
+    /// program, and the application's end is returned.
+    ///
+    /// # Errors
+    /// Why it stays as it was.
     pub(super) fn take(
         &mut self,
         connection: AdoptedConnection,
         tcp: Arc<OwnedFd>,
         owner: SocketOwner,
         pair: impl FnOnce() -> io::Result<LocalPair>,
-    ) -> Option<Option<OwnedFd>> {
+    ) -> Result<Option<OwnedFd>, PlainReason> {
         let mut kept = None;
         let flow = new_flow(&connection, tcp);
         let taken = self.control.take(flow, owner, || {
@@ -95,8 +100,14 @@ impl Connections {
             Ok(far)
         });
         let (application, tcp) = kept.unzip();
-        self.insert(connection, Instant::now(), taken.ok()?, tcp);
-        Some(application)
+        let handle = taken.map_err(|error| plain_reason(&error))?;
+        self.insert(connection, Instant::now(), handle, tcp);
+        Ok(application)
+    }
+
+    /// Reports a connection that stays without a controller.
+    pub(super) fn note_plain(&self, connection: Option<&AdoptedConnection>, reason: PlainReason) {
+        self.watcher.lock().stayed_plain(connection, reason);
     }
 
     /// Relays the data of a connection whose application has its end already; `None` if that cannot be.
@@ -210,6 +221,16 @@ impl ConnectionFlow {
             cut,
             driver: self.handle.driver(),
         }
+    }
+}
+
+fn plain_reason(error: &TcpError) -> PlainReason {
+    match error {
+        TcpError::Setup { what: "flows", .. } => PlainReason::Limit,
+        TcpError::Setup { source, .. } if source.raw_os_error() == Some(libc::ECANCELED) => {
+            PlainReason::Late
+        }
+        _ => PlainReason::Resources,
     }
 }
 

@@ -22,7 +22,7 @@ use watcher::SharedWatcher;
 use worker::Worker;
 
 pub use config::BrokerConfig;
-pub use watcher::{AdoptedConnection, ClosedConnection, ConnectionWatcher};
+pub use watcher::{AdoptedConnection, ClosedConnection, ConnectionWatcher, PlainReason};
 
 /// Serves control sockets, with one thread each.
 #[derive(Debug)]

@@ -36,12 +36,54 @@ pub struct ClosedConnection {
     pub driver: DriverKind,
 }
 
+/// Why a connection that the rules are for is not under a controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PlainReason {
+    /// There are as many under a controller as there may be.
+    Limit,
+    /// A resource was missing: descriptors, memory, a thread.
+    Resources,
+    /// The program did not wait as long as it took.
+    Late,
+    /// It is of a program that the library cannot be preloaded into.
+    NotPreloaded,
+}
+
+impl PlainReason {
+    /// A word for figures.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Limit => "limit",
+            Self::Resources => "resources",
+            Self::Late => "late",
+            Self::NotPreloaded => "not_preloaded",
+        }
+    }
+
+    /// A half sentence for people.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Limit => {
+                "as many are under the controller as --max-connections or descriptors allow"
+            }
+            Self::Resources => "descriptors or memory are missing",
+            Self::Late => "the program did not wait any longer",
+            Self::NotPreloaded => "of programs that cannot be preloaded",
+        }
+    }
+}
+
 /// Receives reports of a broker's connections, on the broker's threads, one call at a time. A
 /// closure receives those of ends alone.
 pub trait ConnectionWatcher: Send {
     /// A connection was taken over.
     fn opened(&mut self, connection: &AdoptedConnection, flow: &FlowHandle) {
         let _ = (connection, flow);
+    }
+
+    /// A connection that the rules are for stays without a controller.
+    fn stayed_plain(&mut self, connection: Option<&AdoptedConnection>, reason: PlainReason) {
+        let _ = (connection, reason);
     }
 
     /// Called several times a second while there are connections.

@@ -24,7 +24,7 @@ use super::connections::{Connections, REAP};
 use super::flow_count::FlowCount;
 use super::local_pair::{LocalPair, fill, has_hung_up, has_request};
 use super::openings::{Opening, Openings};
-use super::watcher::{AdoptedConnection, SharedWatcher};
+use super::watcher::{AdoptedConnection, PlainReason, SharedWatcher};
 use crate::RunError;
 
 /// Requests of one client that are served before others' are looked at.
@@ -264,7 +264,8 @@ impl WorkerLoop {
         let connection = self.next_connection(addresses, outgoing);
         let owner = self.connections.owner(client.process, descriptor);
         let no_pair = || Err(Errno::CANCELED.into());
-        self.connections.take(connection, Arc::new(tcp), owner, no_pair)?;
+        // If it cannot be, the client asks anew, and waits for the answer.
+        self.connections.take(connection, Arc::new(tcp), owner, no_pair).ok()?;
         self.connections.use_number();
         Some(())
     }
@@ -287,7 +288,13 @@ impl WorkerLoop {
             if has_hung_up(&client.socket) { Err(Errno::CANCELED.into()) } else { Ok(pair) }
         };
         let owner = self.connections.owner(client.process, descriptor);
-        let application = self.connections.take(connection, tcp.clone(), owner, pair)?;
+        let application = match self.connections.take(connection, tcp.clone(), owner, pair) {
+            Ok(application) => application,
+            Err(reason) => {
+                self.connections.note_plain(Some(&connection), reason);
+                return None;
+            }
+        };
         self.connections.use_number();
         // If it cannot be sent, the program is gone, and with its end the flow ends.
         match application {
@@ -301,6 +308,7 @@ impl WorkerLoop {
     fn open(&mut self, client: &OwnedFd, tcp: OwnedFd) -> Option<()> {
         // There is no way back once the program has its end.
         if self.openings.is_full() || !self.connections.has_room(self.openings.len()) {
+            self.connections.note_plain(None, PlainReason::Limit);
             return None;
         }
         let addresses = (getsockname(&tcp).ok()?.try_into().ok()?, future_peer(&tcp)?);

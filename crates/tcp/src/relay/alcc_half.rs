@@ -8,6 +8,7 @@ use cellpace_cc::Controller;
 use crate::books::CallRule;
 use crate::options::{ClientServerOptions, FlowOptions};
 use crate::relay::byte_queue::AT_HAND;
+use crate::relay::congestion_control::CongestionControlName;
 use crate::relay::local_socket::LocalSocket;
 use crate::socket::{TcpInfo, packet_sizes};
 use crate::{FlowStats, TcpError};
@@ -198,6 +199,7 @@ impl AlccHalf {
             received_bytes: stats.received_bytes,
             queued_bytes: stats.queued_bytes,
             cwnd: stats.cwnd,
+            tcp_cc: CongestionControlName::of(tcp),
             tcp_cwnd: u64::from(self.info.cwnd) * self.packet,
             tcp_ssthresh: self.info.known_ssthresh().map(|it| it * self.packet),
             tcp_unsent: self.info.unsent.into(),

@@ -1,6 +1,7 @@
 //! What TCP itself uses below a controller.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::str::FromStr;
@@ -19,10 +20,11 @@ const RENO: &str = "reno";
 /// Which congestion control of the kernel stands below the controller (`TCP_CONGESTION`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum TcpCongestionControl {
-    /// As the socket has it, but in place of Cubic Reno until the first loss. Cubic ends its slow
-    /// start when delay grows, which is the business of the controller above: it would stay held
-    /// down for many round trips by a window that no congestion has set. From the first loss on
-    /// it is Cubic.
+    /// Cubic, and Reno in its place until the first loss. Cubic ends its slow start when delay grows,
+    /// which is the business of the controller above: it would stay held down for many round trips
+    /// by a window that no congestion has set. What sends at a rate of its own (BBR) or has another
+    /// opinion of delay (Vegas) would be the controller in the place of the one above; a socket that
+    /// has it gets Cubic, or Reno where only root may choose Cubic. Reno is kept.
     #[default]
     StartByReno,
     /// As the socket has it.
@@ -71,10 +73,90 @@ impl TcpCongestionControl {
     }
 }
 
-/// Gives a socket what [`TcpCongestionControl::Named`] says.
-pub(crate) fn set_named(tcp: BorrowedFd<'_>, below: &TcpCongestionControl) -> io::Result<()> {
-    let TcpCongestionControl::Named(name) = below else { return Ok(()) };
-    SockRef::from(&tcp).set_tcp_congestion(name.as_bytes())
+/// The kernel's name of the congestion control of a connection; empty where it is not known.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct CongestionControlName([u8; 16]);
+
+impl CongestionControlName {
+    /// Of a socket.
+    pub(crate) fn of(tcp: BorrowedFd<'_>) -> Self {
+        let mut name = [0; 16];
+        let raw = SockRef::from(&tcp).tcp_congestion().unwrap_or_default();
+        let length = raw.iter().position(|byte| *byte == 0).unwrap_or(raw.len()).min(name.len());
+        name[..length].copy_from_slice(&raw[..length]);
+        Self(name)
+    }
+
+    /// The name; `None` where it is not known.
+    pub fn as_str(&self) -> Option<&str> {
+        let length = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
+        let name = str::from_utf8(&self.0[..length]).ok()?;
+        (!name.is_empty()).then_some(name)
+    }
+}
+
+impl fmt::Debug for CongestionControlName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str().unwrap_or("?"))
+    }
+}
+
+/// Gives a socket what stands below the controller from the beginning.
+pub(crate) fn set_below(tcp: BorrowedFd<'_>, below: &TcpCongestionControl) -> io::Result<()> {
+    let socket = SockRef::from(&tcp);
+    match below {
+        TcpCongestionControl::Named(name) => socket.set_tcp_congestion(name.as_bytes()),
+        TcpCongestionControl::Kept => Ok(()),
+        TcpCongestionControl::StartByReno => {
+            let own = CongestionControlName::of(tcp);
+            if let Some(instead) = own.as_str().and_then(replacement) {
+                // Whoever may not choose it was warned when the command began.
+                let _ = socket.set_tcp_congestion(instead.as_bytes());
+            }
+            Ok(())
+        }
+    }
+}
+
+/// What a connection gets in place of a congestion control that would do the controller's work.
+fn replacement(own: &str) -> Option<&'static str> {
+    match own {
+        CUBIC | RENO => None,
+        _ if may_choose_cubic() => Some(CUBIC),
+        _ => Some(RENO),
+    }
+}
+
+/// What TCP below a controller is on this system, where it is not what the system has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BelowOnSystem {
+    /// Another one, as a sentence for people says.
+    Replaced(String),
+    /// What the system has, though it does the controller's work in its own way: a warning.
+    Unfit(String),
+}
+
+impl BelowOnSystem {
+    /// Finds out; `None` where the system has what connections get.
+    pub fn find(below: &TcpCongestionControl) -> Option<Self> {
+        if *below != TcpCongestionControl::StartByReno {
+            return None;
+        }
+        let own = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").ok()?;
+        let own = own.trim();
+        let instead = replacement(own)?;
+        if TcpCongestionControl::Named(instead.to_owned()).check().is_err() {
+            return Some(Self::Unfit(format!(
+                "warning: TCP below the controller is {own}, this system's default, which sends as it \
+                 sees fit; this user may choose neither cubic nor reno \
+                 (sysctl net.ipv4.tcp_allowed_congestion_control)"
+            )));
+        }
+        Some(Self::Replaced(format!(
+            "TCP below the controller is {instead} in place of {own}, this system's default, which \
+             would do the controller's work in its own way; --below keep leaves it"
+        )))
+    }
 }
 
 /// Reno's time in place of Cubic on one connection.
@@ -91,15 +173,15 @@ impl RenoStart {
         Self { is_reno: wanted && start_by_reno(&SockRef::from(&tcp)) }
     }
 
-    /// The kernel reports the state of the connection.
-    pub(crate) fn on_info(&mut self, tcp: BorrowedFd<'_>, info: &TcpInfo) {
+    /// The kernel reports the state of the connection. Returns whether Cubic is back.
+    pub(crate) fn on_info(&mut self, tcp: BorrowedFd<'_>, info: &TcpInfo) -> bool {
         // Not during a recovery: what it would restore if the loss was none is Reno's.
         if !self.is_reno || !info.is_open || info.in_first_slow_start() {
-            return;
+            return false;
         }
         self.is_reno = false;
         // It was allowed when the connection began; if it is no longer, Reno is as safe.
-        let _ = SockRef::from(&tcp).set_tcp_congestion(CUBIC.as_bytes());
+        SockRef::from(&tcp).set_tcp_congestion(CUBIC.as_bytes()).is_ok()
     }
 }
 
@@ -190,6 +272,27 @@ mod tests {
             &TcpInfo { ssthresh: 20, ..started },
         );
         assert!(is_under(&stream, CUBIC));
+    }
+
+    #[test]
+    fn what_would_do_the_controllers_work_is_replaced() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        for other in ["bbr", "vegas"] {
+            if SockRef::from(&stream).set_tcp_congestion(other.as_bytes()).is_err() {
+                cellpace_testing::skip("the kernel has no other congestion control");
+                continue;
+            }
+            set_below(stream.as_fd(), &TcpCongestionControl::Kept).unwrap();
+            assert_eq!(CongestionControlName::of(stream.as_fd()).as_str(), Some(other));
+            set_below(stream.as_fd(), &TcpCongestionControl::StartByReno).unwrap();
+            let now = CongestionControlName::of(stream.as_fd());
+            assert!(matches!(now.as_str(), Some(CUBIC | RENO)), "{now:?}");
+        }
+        set_below(stream.as_fd(), &"reno".parse().unwrap()).unwrap();
+        set_below(stream.as_fd(), &TcpCongestionControl::StartByReno).unwrap();
+        assert_eq!(CongestionControlName::of(stream.as_fd()).as_str(), Some(RENO), "it is kept");
+        assert_eq!(CongestionControlName::default().as_str(), None);
     }
 
     #[test]

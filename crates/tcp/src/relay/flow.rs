@@ -528,7 +528,7 @@ fn prepare(
     }
     // Without it a short packet waits for the ack of the one before.
     socket2::SockRef::from(&tcp).set_tcp_nodelay(true).map_err(setup("TCP_NODELAY"))?;
-    congestion_control::set_named(tcp, &options.below).map_err(setup("TCP_CONGESTION"))
+    congestion_control::set_below(tcp, &options.below).map_err(setup("TCP_CONGESTION"))
 }
 
 fn shutdown(socket: &OwnedFd, how: Shutdown) -> Result<(), Errno> {

@@ -11,5 +11,5 @@ mod half;
 mod local_socket;
 mod plain_half;
 
-pub use congestion_control::TcpCongestionControl;
+pub use congestion_control::{BelowOnSystem, CongestionControlName, TcpCongestionControl};
 pub use engine::{RelayEngine, trim_memory};

@@ -11,10 +11,10 @@ use crate::books::{Books, CallRule};
 use crate::options::{FlowOptions, RelayOptions};
 use crate::relay::ack_stamps::{self, AckStamps};
 use crate::relay::byte_queue::{AT_HAND, ByteQueue};
-use crate::relay::congestion_control::RenoStart;
+use crate::relay::congestion_control::{CongestionControlName, RenoStart};
 use crate::relay::local_socket::LocalSocket;
 use crate::socket::{self, TcpInfo};
-use crate::{FlowStats, TcpError};
+use crate::{FlowStats, TcpError, thread};
 
 /// How often the kernel is asked while something is in flight, although it stamps acks: selective
 /// acks and lost stamps show in no other way.
@@ -49,6 +49,7 @@ pub(crate) struct PlainHalf {
     received: u64,
     member: Option<WindowMember>,
     start: RenoStart,
+    below: CongestionControlName,
     /// Memory for bytes that came could not be allocated.
     starved: bool,
 }
@@ -73,6 +74,7 @@ impl PlainHalf {
             Some(member) => Box::new(member.clone()),
             None => options.cc.build_deferred(cc),
         };
+        let start = RenoStart::new(tcp, &relay.below, &info);
         let stamps = ack_stamps::stamp_acks(tcp).is_ok().then(AckStamps::new);
         Ok(Self {
             books: Books::new(controller, now, segment, overhead),
@@ -86,7 +88,8 @@ impl PlainHalf {
             base,
             received: 0,
             member,
-            start: RenoStart::new(tcp, &relay.below, &info),
+            start,
+            below: CongestionControlName::of(tcp),
             starved: false,
         })
     }
@@ -107,7 +110,7 @@ impl PlainHalf {
     pub(crate) fn learn(&mut self, now: Time, tcp: BorrowedFd<'_>, stamps: bool) {
         let was_idle = self.books.is_idle();
         if stamps && let Some(stamps) = &mut self.stamps {
-            while let Some(stamped) = stamps.next(tcp, now) {
+            while let Some(stamped) = stamps.next(tcp) {
                 self.books.on_acked(stamped.when, stamped.offset);
             }
         }
@@ -133,11 +136,16 @@ impl PlainHalf {
     fn ask(&mut self, now: Time, tcp: BorrowedFd<'_>) {
         let Ok(info) = TcpInfo::of(tcp) else { return };
         let before = std::mem::replace(&mut self.asked_at, now);
+        // The turn may have begun some time ago, and what is acknowledged now have been sent since:
+        // with an ack that is dated too early the path would look shorter than it is.
+        let now = thread::now();
         if info.mss != self.info.mss {
             self.books.resegment(u64::from(info.mss));
         }
         self.info = info;
-        self.start.on_info(tcp, &info);
+        if self.start.on_info(tcp, &info) {
+            self.below = CongestionControlName::of(tcp);
+        }
         self.books.on_acked(now, info.bytes_acked.saturating_sub(self.base));
         if info.sacked > 0 {
             let holes = info.lost.max(1) as usize;
@@ -267,6 +275,7 @@ impl PlainHalf {
             received_bytes: self.received,
             queued_bytes: self.queue.len() as u64,
             cwnd: self.books.controller().cwnd(),
+            tcp_cc: self.below,
             tcp_cwnd: u64::from(self.info.cwnd) * self.books.packet_bytes(),
             tcp_ssthresh: self.info.known_ssthresh().map(|it| it * self.books.packet_bytes()),
             tcp_unsent: self.info.unsent.into(),
