@@ -17,7 +17,6 @@ use crate::access::{is_listener, is_ourselves};
 use crate::clients::{ConnectionPlace, ProxyClients};
 use crate::config::{ProxyConfig, ProxyMode};
 use crate::error::ConnectionError;
-use crate::loop_guard::{AddressOwner, LoopGuard};
 use crate::metrics::Metrics;
 use crate::notice::{
     ConnectionEnd, ControlledFlow, Notice, NoticeSink, ServedConnection, StopUrgency, at_least,
@@ -46,7 +45,6 @@ pub(crate) struct ProxyShared {
     pub(crate) clients: Arc<ProxyClients>,
     /// Whether nearly all places are taken.
     pub(crate) crowded: watch::Sender<bool>,
-    pub(crate) loops: Arc<LoopGuard>,
 }
 
 /// Serves one connection.
@@ -94,8 +92,6 @@ impl Served<'_> {
     async fn run(&mut self, client: TcpStream) -> Result<ConnectionEnd, ConnectionError> {
         prepare(&client);
         let client = Unserved(Some(client));
-        let loops = &self.shared.loops;
-        let _from = loops.note(AddressOwner::Client, self.client).ok_or(ConnectionError::Loop)?;
         let config = &self.shared.config;
         let local = client.local_addr().map_err(ConnectionError::Gone)?;
         let mut ends = ProxiedAddresses { source: self.client, destination: local };
@@ -141,8 +137,6 @@ impl Served<'_> {
                 return Err(error);
             }
         };
-        let own = upstream.local_addr().map_err(ConnectionError::Setup)?;
-        let _own = loops.note(AddressOwner::Proxy, own).ok_or(ConnectionError::Loop)?;
         let mut first = Vec::new();
         if let Some(version) = config.send_proxy {
             first = Header { ends: Some(ends) }.bytes(version);

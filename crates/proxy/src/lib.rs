@@ -15,7 +15,6 @@ mod clients;
 mod config;
 mod connection;
 mod error;
-mod loop_guard;
 mod metrics;
 mod network;
 mod notice;

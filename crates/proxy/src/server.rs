@@ -93,7 +93,6 @@ impl Proxy {
             peak: AtomicUsize::new(0),
             clients: ProxyClients::new(limits.per_client),
             crowded: watch::Sender::new(false),
-            loops: Arc::default(),
         });
         // What connections see: `Now` also comes when the time for draining is over.
         let (end, ending) = watch::channel(StopUrgency::No);
