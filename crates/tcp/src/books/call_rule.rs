@@ -42,8 +42,10 @@ impl CallRule {
     /// Returns how many of `queued` waiting bytes go to TCP now, in one call: none if the controller
     /// has them wait.
     pub(crate) fn next_call(&mut self, books: &mut Books, now: Time, queued: usize) -> usize {
+        // Whether the pacer holds it is asked anew below. Where the window does, nothing may be left of an
+        // earlier release: it would be a deadline in the past, for ever.
+        books.sender.rest();
         if queued == 0 {
-            books.sender.rest();
             return 0;
         }
         // A packet stays the current one until its last byte is taken.

@@ -572,3 +572,30 @@ proptest! {
         prop_assert_eq!(numbers.len(), acked, "a packet was acked twice");
     }
 }
+
+/// A paced window that others may take away: a member's part of a shared one.
+struct TakenWindow(Arc<Mutex<u64>>);
+
+impl Controller for TakenWindow {
+    fn permit(&self) -> Permit {
+        Permit::Window(*self.0.lock().unwrap())
+    }
+    fn pacing(&self) -> Option<Pacing> {
+        Some(Pacing { rate: Rate::from_bps(12_000_000), burst: WIRE })
+    }
+}
+
+#[test]
+fn a_window_that_goes_while_the_pacer_holds_leaves_no_deadline_in_the_past() {
+    let window = Arc::new(Mutex::new(100 * WIRE));
+    let controller = Box::new(TakenWindow(window.clone()));
+    let mut gate = TestGate::new(controller, Time::ZERO, MSS, WIRE - MSS);
+    let queued = 50 * MSS as usize;
+    let sent = gate.next_call(Time::ZERO, queued);
+    gate.on_taken(Time::ZERO, sent, queued);
+    assert_eq!(gate.next_call(Time::ZERO, queued - sent), 0, "the pacer holds it");
+    let release = gate.books.next_deadline(true).unwrap();
+    *window.lock().unwrap() = 0;
+    assert_eq!(gate.next_call(release, queued - sent), 0, "the window does");
+    assert!(gate.books.next_deadline(true).is_none_or(|deadline| deadline > release));
+}

@@ -464,7 +464,9 @@ impl EngineThread {
 
     fn serve_timers(&mut self) {
         let due = now();
-        while let Some(at) = self.timers.pop_due(due) {
+        // Each once at most: commands and events must not wait for a flow that is always due.
+        for _ in 0..self.places.len() {
+            let Some(at) = self.timers.pop_due(due) else { return };
             self.places[at].timer = None;
             self.serve(at);
         }
