@@ -1,6 +1,7 @@
 //! Quantities that all crates of cellpace share: points in time, spans, rates, sizes, the way
 //! people write them (`40ms`, `12mbit`, `2MB`, `1%`), and the `NAME:key=value` grammar in which
-//! controllers, queues and traces are named on the command line, and seeded randomness.
+//! controllers, queues and traces are named on the command line, seeded randomness, and [quotas of
+//! listeners](quota).
 //!
 //! Nothing here reads a clock or the system's entropy: the owner of a clock passes a
 //! [`Time`], and the owner of a seed a [`Random`].
@@ -15,6 +16,7 @@ mod name;
 mod param;
 mod param_set;
 mod quantity;
+pub mod quota;
 mod random;
 pub mod statistics;
 mod time;

@@ -1,6 +1,6 @@
 //! Answers browsers and scrapers, each on a thread of its own.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use cellpace_base::quota::ClientNetwork;
 use rustix::net::{RecvFlags, recv, sockopt};
 
 use crate::access::{LiveToken, is_from_here};
@@ -17,7 +18,7 @@ use crate::request::{Request, RequestError, read_head};
 use crate::stream::LiveStream;
 use crate::{metrics, page, stream};
 
-/// Clients that are served at a time.
+/// Clients that are served at a time; more than the streams, so that there is always one to close.
 pub const MAX_CLIENTS: usize = 32;
 /// Those among them that get a stream.
 pub const MAX_STREAMS: usize = 8;
@@ -65,7 +66,33 @@ struct SharedServer {
 #[derive(Default)]
 struct Clients {
     streams: usize,
-    open: HashMap<u64, Arc<TcpStream>>,
+    /// By number, in the order in which they came.
+    open: BTreeMap<u64, OpenClient>,
+}
+
+struct OpenClient {
+    stream: Arc<TcpStream>,
+    network: ClientNetwork,
+    /// Whether it has shown the token and gets a stream.
+    is_stream: bool,
+}
+
+impl Clients {
+    /// Closes the client that has been there longest of those without a stream, of the network that has
+    /// most of them: who asks at once has its answer before. On one machine all users are one network.
+    fn make_room(&mut self) {
+        let mut counts: HashMap<ClientNetwork, usize> = HashMap::new();
+        let others = || self.open.iter().filter(|(_, client)| !client.is_stream);
+        others().for_each(|(_, client)| *counts.entry(client.network).or_default() += 1);
+        let of_network = |client: &OpenClient| counts.get(&client.network).copied();
+        let most = counts.values().copied().max();
+        let oldest = others().find(|(_, client)| of_network(client) == most);
+        let Some(number) = oldest.map(|(number, _)| *number) else { return };
+        if let Some(client) = self.open.remove(&number) {
+            // Wakes its thread, which ends.
+            let _ = client.stream.shutdown(Shutdown::Both);
+        }
+    }
 }
 
 impl LiveServer {
@@ -139,24 +166,24 @@ impl SharedServer {
                 return;
             }
             match accepted {
-                Ok((stream, _)) => self.begin(stream),
+                Ok((stream, from)) => self.begin(stream, from),
                 // Most likely there are no descriptors left, which may pass.
                 Err(_) => thread::sleep(PAUSE),
             }
         }
     }
 
-    fn begin(self: &Arc<Self>, stream: TcpStream) {
+    fn begin(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
         let stream = Arc::new(stream);
         let number = self.next_client.fetch_add(1, Ordering::Relaxed);
         {
             let mut clients = self.lock();
             if clients.open.len() >= MAX_CLIENTS {
-                // The buffer of a new connection has room for it.
-                let _ = (&*stream).write(&refusal("503 Service Unavailable"));
-                return;
+                clients.make_room();
             }
-            clients.open.insert(number, stream.clone());
+            let network = ClientNetwork::of(from);
+            let client = OpenClient { stream: stream.clone(), network, is_stream: false };
+            clients.open.insert(number, client);
         }
         let client = Client { server: self.clone(), number, stream };
         let thread = thread::Builder::new().name("cellpace-live".to_owned()).stack_size(STACK);
@@ -170,8 +197,8 @@ impl SharedServer {
         let waited =
             self.gone.wait_timeout_while(clients, END_TIME, |clients| !clients.open.is_empty());
         let (clients, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        for stream in clients.open.values() {
-            let _ = stream.shutdown(Shutdown::Both);
+        for client in clients.open.values() {
+            let _ = client.stream.shutdown(Shutdown::Both);
         }
     }
 
@@ -204,11 +231,12 @@ impl Drop for StreamPlace {
 }
 
 impl StreamPlace {
-    fn take(server: &Arc<SharedServer>) -> Option<Self> {
+    fn take(server: &Arc<SharedServer>, number: u64) -> Option<Self> {
         let mut clients = server.lock();
         if clients.streams >= MAX_STREAMS {
             return None;
         }
+        clients.open.get_mut(&number)?.is_stream = true;
         clients.streams += 1;
         Some(Self(server.clone()))
     }
@@ -275,7 +303,7 @@ impl Client {
     /// Sends what is new at each tick, until the client is gone or the end has come. A client that
     /// takes nothing stops its own thread, which then goes on with the newest figures.
     fn events(&self, request: &Request) -> io::Result<()> {
-        let Some(_place) = StreamPlace::take(&self.server) else {
+        let Some(_place) = StreamPlace::take(&self.server, self.number) else {
             return self.end(&refusal("503 Service Unavailable"));
         };
         sockopt::set_socket_send_buffer_size(&self.stream, SEND_BUFFER)?;

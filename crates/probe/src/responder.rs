@@ -5,11 +5,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
+use cellpace_base::quota::ClientNetwork;
 use cellpace_base::{Ecn, Rate, Span, Time};
 use cellpace_udp::wire::{Cookie, HELLO_BYTES, Ids};
 use cellpace_udp::{
-    ClientNetwork, Cookies, DatagramGuard, Engine, LocalPath, OutgoingDatagram, Protection,
-    SenderSide,
+    Cookies, DatagramGuard, Engine, LocalPath, OutgoingDatagram, Protection, SenderSide,
 };
 
 use crate::plan::Plan;

@@ -144,8 +144,8 @@ pub fn protection(secret: &[u8; 32]) -> Protection {
     Protection::derived(
         secret,
         [
-            "cellpace 2026-11-26 probe, encryption by the prober",
-            "cellpace 2026-11-26 probe, encryption by the responder",
+            "cellpace 2026-11-28 probe, encryption by the prober",
+            "cellpace 2026-11-28 probe, encryption by the responder",
         ],
     )
 }

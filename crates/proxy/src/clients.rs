@@ -2,9 +2,11 @@
 //! is.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use cellpace_base::quota::ClientNetwork;
 
 /// Number of wrong passwords after which no password of the client is checked any more.
 const MAX_FAILURES: u32 = 10;
@@ -13,13 +15,12 @@ const REFUSED: Duration = Duration::from_secs(60);
 /// Maximum number of clients without a connection whose failures are remembered.
 const MAX_REMEMBERED: usize = 4096;
 
-/// All clients. A client is an IPv4 address or a network of IPv6 with a prefix of 64 bits: whoever
-/// has one address of that has all of them.
+/// All clients, each a network.
 #[derive(Debug)]
 pub(crate) struct ProxyClients {
     /// Maximum number of concurrent connections of one client.
     most: Option<usize>,
-    known: Mutex<HashMap<IpAddr, ProxyClient>>,
+    known: Mutex<HashMap<ClientNetwork, ProxyClient>>,
 }
 
 #[derive(Debug, Default)]
@@ -41,7 +42,7 @@ impl ProxyClient {
 #[derive(Debug)]
 pub(crate) struct ConnectionPlace {
     clients: Arc<ProxyClients>,
-    client: IpAddr,
+    client: ClientNetwork,
 }
 
 impl ProxyClients {
@@ -51,7 +52,7 @@ impl ProxyClients {
 
     /// Returns a place for one more connection; `None` when the client has the maximum number.
     pub(crate) fn take(self: &Arc<Self>, from: IpAddr) -> Option<ConnectionPlace> {
-        let client = client_of(from);
+        let client = ClientNetwork::of_ip(from);
         let mut known = self.lock();
         let found = known.entry(client).or_default();
         if self.most.is_some_and(|most| found.open >= most) {
@@ -74,7 +75,7 @@ impl ProxyClients {
                 known.retain(|_, client| client.open > 0);
             }
         }
-        let client = known.entry(client_of(from)).or_default();
+        let client = known.entry(ClientNetwork::of_ip(from)).or_default();
         client.forget_old_failures(now);
         client.failures = client.failures.saturating_add(1);
         client.failed_at = Some(now);
@@ -83,12 +84,12 @@ impl ProxyClients {
     /// Whether the client has sent too many wrong passwords of late.
     pub(crate) fn is_refused(&self, from: IpAddr, now: Instant) -> bool {
         let mut known = self.lock();
-        let Some(client) = known.get_mut(&client_of(from)) else { return false };
+        let Some(client) = known.get_mut(&ClientNetwork::of_ip(from)) else { return false };
         client.forget_old_failures(now);
         client.failures >= MAX_FAILURES
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, ProxyClient>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ClientNetwork, ProxyClient>> {
         // Nothing that panics happens while it is held.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -103,13 +104,6 @@ impl Drop for ConnectionPlace {
         if client.open == 0 && client.failures == 0 {
             known.remove(&self.client);
         }
-    }
-}
-
-fn client_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64)).into(),
-        v4 => v4,
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::quota::{HeldMemory, MemoryBudget, PAGE};
 use crate::ranges::RangeSet;
+use cellpace_base::quota::{HeldMemory, MemoryBudget, PAGE};
 
 /// Pieces of a stream, in pages that exist once something has arrived for them.
 #[derive(Debug)]

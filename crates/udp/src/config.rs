@@ -9,14 +9,7 @@ use cellpace_recovery::VideoSpec;
 use crate::connection::Patience;
 use crate::local_path::headers;
 use crate::protection::Protection;
-use crate::quota::NetworkShares;
-
-/// The share of flows and memory that one address may take: one part in this many.
-const NETWORK_SHARE: usize = 4;
-
-/// Flows that one address may have in any case. `send` with as many controllers is a common way to
-/// measure, and a quarter of the flows that are taken by default are as many.
-const MIN_NETWORK_FLOWS: usize = 64;
+use cellpace_base::quota::{LISTENER_MEMORY, NetworkShares, network_memory, network_places};
 
 /// The smallest and the largest IP packet that can be asked for.
 pub const MTU_RANGE: std::ops::RangeInclusive<u16> = 1280..=9000;
@@ -48,7 +41,7 @@ impl Default for EndpointConfig {
         Self {
             mtu: 1500,
             buffer: 16 << 20,
-            memory: 1 << 30,
+            memory: LISTENER_MEMORY,
             patience: Patience::default(),
             seed: 1,
             acks: AckPolicy::EveryPacket,
@@ -69,7 +62,7 @@ impl EndpointConfig {
 
     pub(crate) fn shares(&self) -> NetworkShares {
         let memory = self.memory.max(self.buffer);
-        NetworkShares::new(memory, (memory / NETWORK_SHARE as u64).max(self.buffer))
+        NetworkShares::new(memory, network_memory(memory, self.buffer))
     }
 }
 
@@ -88,8 +81,7 @@ pub struct Listen {
 impl Listen {
     /// Flows that one address may have.
     pub(crate) fn network_flows(&self) -> usize {
-        let share = (self.most_flows / NETWORK_SHARE).max(MIN_NETWORK_FLOWS);
-        self.max_per_client.unwrap_or(share)
+        self.max_per_client.unwrap_or_else(|| network_places(self.most_flows))
     }
 }
 

@@ -16,8 +16,8 @@ use crate::local_path::{FlowId, LocalPath, OutgoingDatagram};
 use crate::parts::{HalfParts, peer_controller, wants_ecn};
 use crate::pending::PendingFlows;
 use crate::protection::{DatagramGuard, SenderSide};
-use crate::quota::{ClientNetwork, NetworkShares};
 use crate::wire::{self, AcceptPacket, Ids, WirePacket};
+use cellpace_base::quota::{ClientNetwork, NetworkShares};
 
 /// Counts of datagrams that were dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

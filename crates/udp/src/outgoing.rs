@@ -812,8 +812,8 @@ mod tests {
     use super::*;
     use crate::assembly::Assembly;
     use crate::incoming::Incoming;
-    use crate::quota::MemoryBudget;
     use crate::wire::WirePacket;
+    use cellpace_base::quota::MemoryBudget;
 
     const IDS: Ids = Ids { to: 1, from: 2 };
 

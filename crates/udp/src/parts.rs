@@ -12,7 +12,7 @@ use crate::connection::FlowHalf;
 use crate::incoming::Incoming;
 use crate::numbers::Numbers;
 use crate::outgoing::{Outgoing, Sizes};
-use crate::quota::MemoryBudget;
+use cellpace_base::quota::MemoryBudget;
 
 /// The random streams of videos begin here; those of controllers lie below.
 const VIDEO_STREAMS: u64 = 1 << 40;

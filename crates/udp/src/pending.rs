@@ -7,7 +7,7 @@ use cellpace_base::{Span, Time};
 use cellpace_cc::PeerHalf;
 
 use crate::local_path::{FlowId, LocalPath};
-use crate::quota::ClientNetwork;
+use cellpace_base::quota::ClientNetwork;
 
 /// After this time an unconfirmed flow gives way to another one that needs its place.
 const FRESH: Span = Span::from_secs(3);

@@ -21,6 +21,10 @@ const LONGER: usize = NONCE_BYTES - (CHECKSUM.end - CHECKSUM.start);
 /// Bytes by which an encrypted datagram is longer than the same one with a checksum.
 const EXTRA_BYTES: usize = LONGER + TAG_BYTES;
 
+/// Bits of the nonce that count datagrams under one key: after 2^23 of them comes the next key, as many
+/// as RFC 9001 section 6.6 allows AES-GCM to encrypt.
+const KEY_BITS: u32 = 23;
+
 /// The side of a connection that sent a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SenderSide {
@@ -60,8 +64,8 @@ impl Protection {
         Self::derived(
             secret,
             [
-                "cellpace 2026-11-26 transfer, encryption by the initiator",
-                "cellpace 2026-11-26 transfer, encryption by the responder",
+                "cellpace 2026-11-28 transfer, encryption by the initiator",
+                "cellpace 2026-11-28 transfer, encryption by the responder",
             ],
         )
     }
@@ -123,12 +127,12 @@ impl DatagramGuard {
     ) -> Option<(u8, Ids, ByteReader<'a>)> {
         let Some(guard) = &mut self.0 else { return wire::open(datagram) };
         let (kind, ids, mut reader) = wire::header(datagram)?;
-        let nonce = full_nonce(reader.array()?);
+        let nonce = reader.array()?;
         clear.clear();
         clear.extend_from_slice(reader.rest());
         let header = &datagram[..CLEAR_BYTES];
-        let key = guard.keys(sender).of_connection(header);
-        let opened = key.open_in_place(nonce, Aad::from(header), clear).ok()?;
+        let key = guard.keys(sender).of_datagram(header, nonce);
+        let opened = key.open_in_place(full_nonce(nonce), Aad::from(header), clear).ok()?;
         Some((kind, ids, ByteReader::new(opened)))
     }
 
@@ -149,7 +153,7 @@ impl DatagramGuard {
         let (header, rest) = out[start..].split_at_mut(CLEAR_BYTES);
         let (nonce_field, content) = rest.split_at_mut(NONCE_BYTES);
         nonce_field.copy_from_slice(&nonce);
-        let key = guard.keys(sender).of_connection(header);
+        let key = guard.keys(sender).of_datagram(header, nonce);
         let tag = key.seal_in_place_separate_tag(full_nonce(nonce), Aad::from(header), content);
         out.extend_from_slice(tag.expect("a datagram is far below 256 GB").as_ref());
         out.len() - start
@@ -172,28 +176,33 @@ impl KeyedGuard {
 }
 
 /// The keys of one direction. Each connection has its own, so no nonce has to differ from those of
-/// other connections, and no datagram is good in another one.
+/// other connections, and no datagram is good in another one; and each 2^23 nonces have their own.
 struct DirectionKeys {
     root: [u8; 32],
-    /// The key that was used last, and its connection: datagrams come in trains. Strangers choose
-    /// ids, so no more is kept.
-    last: Option<([u8; CLEAR_BYTES - 1], LessSafeKey)>,
+    /// The key that was used last, and what it is for: datagrams come in trains. Strangers choose ids
+    /// and nonces, so no more is kept.
+    last: Option<(KeyName, LessSafeKey)>,
 }
 
+/// What a key is for: both ids, of which each side draws one, and the upper bits of the nonce.
+type KeyName = [u8; CLEAR_BYTES - 1 + NONCE_BYTES];
+
 impl DirectionKeys {
-    /// Returns the key of the connection whose ids follow the type in `header`.
-    fn of_connection(&mut self, header: &[u8]) -> &LessSafeKey {
-        let mut ids = [0; CLEAR_BYTES - 1];
+    /// Returns the key of a datagram: of the connection whose ids follow the type in `header`.
+    fn of_datagram(&mut self, header: &[u8], nonce: [u8; NONCE_BYTES]) -> &LessSafeKey {
+        let mut name = [0; size_of::<KeyName>()];
+        let (ids, epoch) = name.split_at_mut(CLEAR_BYTES - 1);
         ids.copy_from_slice(&header[1..]);
-        self.last.take_if(|(of, _)| *of != ids);
-        let (_, key) = self.last.get_or_insert_with(|| (ids, connection_key(&self.root, &ids)));
+        epoch.copy_from_slice(&(u64::from_be_bytes(nonce) >> KEY_BITS).to_be_bytes());
+        self.last.take_if(|(of, _)| *of != name);
+        let (_, key) = self.last.get_or_insert_with(|| (name, derived_key(&self.root, &name)));
         key
     }
 }
 
-/// A keyed hash of both ids, of which each side draws one, as a key.
-fn connection_key(root: &[u8; 32], ids: &[u8]) -> LessSafeKey {
-    let key = UnboundKey::new(&AES_256_GCM, blake3::keyed_hash(root, ids).as_bytes());
+/// A keyed hash of what a key is for, as a key.
+fn derived_key(root: &[u8; 32], name: &KeyName) -> LessSafeKey {
+    let key = UnboundKey::new(&AES_256_GCM, blake3::keyed_hash(root, name).as_bytes());
     LessSafeKey::new(key.expect("32 bytes are what the algorithm takes"))
 }
 
@@ -265,6 +274,29 @@ mod tests {
                 replayed[at] ^= 1;
                 assert_eq!(read(&key, Initiator, &replayed), None, "byte {at}");
             }
+        }
+    }
+
+    /// RFC 9001 section 6.6 allows 2^23 datagrams under a key of AES-GCM.
+    #[test]
+    fn a_key_encrypts_2_to_the_23_datagrams_and_then_comes_the_next() {
+        let key = Protection::transfer(&[1; 32]);
+        let Some(roots) = key.0 else { panic!("it has a key") };
+        let mut keys = DirectionKeys { root: roots.initiator, last: None };
+        let header = sealed(&key, Initiator)[..CLEAR_BYTES].to_vec();
+        let mut name = |nonce: u64| {
+            keys.of_datagram(&header, nonce.to_be_bytes());
+            keys.last.as_ref().map(|(name, _)| *name).unwrap()
+        };
+        let first = 5 << 23;
+        assert_eq!(name(first), name(first + (1 << 23) - 1));
+        assert_ne!(name(first), name(first + (1 << 23)));
+        assert_ne!(name(first), name(first - 1));
+        // Each side follows the other over the change, in any order.
+        let mut guard = key.guard(first + (1 << 23) - 2);
+        let datagrams = [(); 4].map(|()| close(&mut guard, Initiator, IDS));
+        for at in [0, 3, 1, 2] {
+            assert_eq!(read(&key, Initiator, &datagrams[at]), Some(IDS), "datagram {at}");
         }
     }
 

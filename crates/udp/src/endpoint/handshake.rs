@@ -13,8 +13,8 @@ use crate::connection::{FlowHalf, UdpFlow};
 use crate::local_path::{FlowId, LocalPath};
 use crate::parts::{HalfParts, peer_controller, wants_ecn};
 use crate::pending::{PendingFlow, PendingRole};
-use crate::quota::ClientNetwork;
 use crate::wire::{self, AcceptPacket, CloseCode, Cookie, HELLO_BYTES, Hello, Ids, VERSION};
+use cellpace_base::quota::ClientNetwork;
 
 /// Unknown senders can make this side compute the tables of a receiver half at most this often; one
 /// computation takes a tenth of this time.
