@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Fetches a file from `cellpace h3 serve` with a foreign HTTP/3 client, aioquic (pip install aioquic).
+"""Fetches a file from `examples/h3_server` with a foreign HTTP/3 client, aioquic (pip install aioquic).
 
-    python3 evaluation/foreign_h3.py path/to/cellpace [BYTES]
+    python3 evaluation/foreign_h3.py path/to/h3_server [BYTES]
 
 Prints the controller, the bytes, and whether the SHA-256 is right; ends with 1 if it is not.
 """
@@ -65,7 +65,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "a.bin").write_bytes(data)
         for cc in CONTROLLERS:
-            command = [program, "h3", "serve", folder, "--listen", "0", "--cc", cc]
+            command = [program, folder, "--listen", "0", "--cc", cc]
             server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             try:
                 port = next(int(found[1]) for line in server.stderr if (found := re.search(r":(\d+)/", line)))

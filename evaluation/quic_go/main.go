@@ -1,4 +1,4 @@
-// Fetches a file from `cellpace h3 serve` with quic-go, or serves a folder to `cellpace h3 get`.
+// Fetches a file from `examples/h3_server` with quic-go, or serves a folder to `examples/h3_client`.
 //
 //	go run . get URL            prints the bytes and the SHA-256
 //	go run . serve DIR ADDRESS CERT KEY

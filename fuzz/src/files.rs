@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use cellpace_base::{Random, Time};
 use cellpace_cc::Setup;
 use cellpace_cc::policy::PolicyModel;
-use cellpace_http3::Folder;
 use cellpace_lab::sweep::{PlanFiles, Sweep, SweepPlan};
 use cellpace_paper::Claim;
 use cellpace_report::{Document, csv, page};
+use h3_server::Folder;
 use tempfile::TempDir;
 
 /// A policy's file, and the controller that it decides for.

@@ -13,6 +13,7 @@ mod live;
 mod on_path;
 mod probe;
 mod proxy;
+mod quic;
 mod script;
 mod udp;
 
@@ -40,6 +41,7 @@ pub use live::live;
 pub use on_path::on_path;
 pub use probe::{probe, probe_session};
 pub use proxy::{proxy_header, socks5};
+pub use quic::quic_stream;
 pub use udp::{datagram, flow};
 
 /// A target: something that reads bytes from outside.
@@ -73,6 +75,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("document", document),
     ("parquet", parquet),
     ("url_path", url_path),
+    ("quic_stream", quic_stream),
 ];
 
 /// The longest simulation: long enough for a few round trips.

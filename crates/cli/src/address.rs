@@ -160,8 +160,8 @@ fn bind_error(error: &io::Error) -> String {
     }
 }
 
-/// What loopback means to somebody who expects others.
-const ONLY_HERE: &str =
+/// What loopback means to who expects other machines.
+pub(crate) const ONLY_HERE: &str =
     ", for this machine only; for others give --key, or --listen with an address";
 
 fn bind_everywhere<E: Engine>(driver: &mut Driver<E>, port: u16) -> io::Result<usize> {

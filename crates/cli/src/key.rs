@@ -88,9 +88,23 @@ fn show_own() -> Result<(), CommandError> {
     let own = OwnKey::open().map_err(CommandError::failed)?;
     let (path, made) = (own.path.display(), if own.is_new { ", made just now" } else { "" });
     print(&format!(
-        "your own key: {path}{made}\n\
+        "your own key: {path}{made}\n{}\
          send, recv and probe take it without --key. For another machine, copy it:\n\
          \x20 scp -p '{path}' HOST:path.key\n\
-         and give --key path.key there.\n"
+         and give --key path.key there.\n",
+        fingerprint(&own.secret)?
     ))
+}
+
+/// What others know the key's certificate by inside QUIC, as a line.
+#[cfg(feature = "quic")]
+fn fingerprint(secret: &[u8; SECRET_BYTES]) -> Result<String, CommandError> {
+    let identity = cellpace_quic::identity::Identity::from_secret(secret);
+    let identity = identity.map_err(CommandError::failed)?;
+    Ok(format!("inside QUIC others know you by it as --peer {}\n", identity.fingerprint()))
+}
+
+#[cfg(not(feature = "quic"))]
+fn fingerprint(_: &[u8; SECRET_BYTES]) -> Result<String, CommandError> {
+    Ok(String::new())
 }

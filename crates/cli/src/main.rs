@@ -11,8 +11,6 @@ mod dashboard;
 mod documents;
 mod error;
 mod flow_options;
-#[cfg_attr(not(feature = "quic"), path = "h3_missing.rs")]
-mod h3;
 mod hints;
 mod kernel;
 mod key;
@@ -90,9 +88,6 @@ enum Command {
     Send(transfer::SendArgs),
     /// Receive what `cellpace send` sends
     Recv(transfer::RecvArgs),
-    /// HTTP/3 under any controller: serve a folder, fetch a file
-    #[command(subcommand)]
-    H3(h3::H3Command),
     /// Make a key for `send`, `recv` and `probe`
     Key(key::KeyArgs),
     /// Put TCP connections of any program under a controller: forwarder, SOCKS 5, transparent
@@ -133,7 +128,6 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Send(args) => transfer::run_send(&args),
         Command::Recv(args) => transfer::run_recv(&args),
-        Command::H3(command) => h3::run(&command),
         Command::Key(args) => key::run(&args),
         Command::Proxy(args) => proxy::run(&args),
         Command::Kernel(command) => kernel::run(&command),

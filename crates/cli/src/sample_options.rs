@@ -1,6 +1,6 @@
 //! The options that have real flows leave samples for a Markov model.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cellpace_cc::ControllerSpec;
 use cellpace_lab::SampleFile;
@@ -26,6 +26,11 @@ pub(crate) struct SampleOptions {
 }
 
 impl SampleOptions {
+    /// The file that is written.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.mdi_samples.as_deref()
+    }
+
     /// The same controllers, watched where samples are asked for.
     pub(crate) fn watch(
         &self,

@@ -29,7 +29,6 @@ fn features_that_are_missing_are_named() {
     is_named(&folder, "kernel", cfg!(feature = "kernel"), "kernel install");
     is_named(&folder, "kernel", cfg!(feature = "kernel"), "attach --port 80");
     is_named(&folder, "quic", cfg!(feature = "quic"), "recv --quic");
-    is_named(&folder, "quic", cfg!(feature = "quic"), "h3 serve .");
     is_named(&folder, "live", cfg!(feature = "live"), "link --live -- true");
     let has_png = cfg!(feature = "png");
     if !has_png {

@@ -1,4 +1,4 @@
-//! QUIC as users run it: `send --quic` and `recv --quic`, `h3`, and `compare --stack`.
+//! QUIC as users run it: `send --quic` and `recv --quic`, and `compare --stack`.
 
 #![allow(clippy::unwrap_used)]
 #![cfg(all(unix, feature = "quic"))]
@@ -7,23 +7,17 @@ mod program;
 mod transfers;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
 
 use program::{Folder, links, number};
 use serde_json::Value;
 use transfers::{Waiting, cellpace, content, hash, said, text};
 
-/// A peer's `--quic --peer sha256:...`, as it prints it.
-fn known(waiting: &Waiting) -> Vec<String> {
-    let (_, options) = waiting.hint.split_once("connect with ").unwrap();
-    options.split(' ').map(str::to_owned).collect()
-}
-
+/// Both sides have the key of the tests' configuration.
 fn connect(command: &str, waiting: &Waiting, args: &[&str]) -> std::process::Output {
-    let known = known(waiting);
-    let known: Vec<&str> = known.iter().map(String::as_str).collect();
-    let all = [&[command, &waiting.address][..], &known, args].concat();
+    assert!(waiting.hint.starts_with("connect with --quic your own key"), "{}", waiting.hint);
+    let all = [&[command, &waiting.address, "--quic"][..], args].concat();
     cellpace(&all).output().unwrap()
 }
 
@@ -84,12 +78,13 @@ fn two_flows_of_made_up_bytes_end_by_the_clock() {
 }
 
 #[test]
-fn strangers_are_refused_in_words() {
+fn what_contradicts_quic_is_refused_in_words() {
     let folder = Folder::new();
     let none = format!("sha256:{}", "00".repeat(32));
-    folder.refused("send 127.0.0.1:9 --quic", "who is there? Give --peer");
+    folder.refused("send 127.0.0.1:9 --quic --plain", "QUIC always encrypts");
     folder.refused("send 127.0.0.1:9 --quic --peer sha256:12", "no fingerprint");
     folder.refused("send 127.0.0.1:9 --quic --peer none.pem", "no file `none.pem`");
+    folder.refused("send 127.0.0.1:9 --quic --certificate none.pem", "none.pem: No such file");
     folder.refused(&format!("send 127.0.0.1:9 --peer {none}"), "--quic");
     folder.refused(&format!("send 127.0.0.1:9 --quic --peer {none} --unreliable"), "--unreliable");
     folder.refused(
@@ -97,10 +92,159 @@ fn strangers_are_refused_in_words() {
         "half at the receiver",
     );
     folder.refused("recv --quic --acks delayed:40ms", "--acks");
-    let waiting = Waiting::recv(&["--quic", "--once"]);
-    let wrong = cellpace(&["send", &waiting.address, "--quic", "--peer", &none]).output().unwrap();
-    assert_eq!(wrong.status.code(), Some(1), "{}", said(&wrong));
-    assert!(said(&wrong).contains("another fingerprint"), "{}", said(&wrong));
+}
+
+/// A configuration of its own, with its own key: another user.
+struct Stranger(tempfile::TempDir);
+
+impl Stranger {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = cellpace(args);
+        command.env("XDG_CONFIG_HOME", self.0.path());
+        command
+    }
+
+    /// The fingerprint of its key.
+    fn fingerprint(&self) -> String {
+        let shown = self.command(&["key"]).output().unwrap();
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        let (_, rest) = shown.split_once("--peer ").unwrap_or_else(|| panic!("{shown}"));
+        rest.lines().next().unwrap().to_owned()
+    }
+}
+
+#[test]
+fn another_user_gets_no_file_and_leaves_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let (secret, places) = (folder.path().join("secret"), folder.path().join("places"));
+    fs::create_dir(&places).unwrap();
+    let expected = content(&secret, 50_000);
+    let stranger = Stranger::new();
+
+    // It offers a file: the stranger gets nothing, and the owner still does.
+    let offering = Waiting::start("send", &["--quic", text(&secret)]);
+    let copy = folder.path().join("copy");
+    let args = ["recv", &offering.address, "--quic", "--output", text(&copy)];
+    for peer in [None, Some(Stranger::new().fingerprint())] {
+        let peer = peer.as_deref().map(|peer| ["--peer", peer]);
+        let args = [&args[..], peer.as_ref().map_or(&[], |peer| &peer[..])].concat();
+        let taken = stranger.command(&args).output().unwrap();
+        assert_eq!(taken.status.code(), Some(1), "{}", said(&taken));
+        assert!(said(&taken).contains("fingerprint"), "{}", said(&taken));
+        assert!(!copy.exists());
+    }
+    let taken = cellpace(&args).output().unwrap();
+    assert!(taken.status.success(), "{}", said(&taken));
+    assert!(offering.end().0);
+    assert_eq!(hash(&copy), expected);
+
+    // It receives: the stranger stores nothing.
+    let receiving = Waiting::recv(&["--quic", "--output", text(&places)]);
+    let sent =
+        stranger.command(&["send", &receiving.address, "--quic", text(&secret)]).output().unwrap();
+    assert_eq!(sent.status.code(), Some(1), "{}", said(&sent));
+    receiving.interrupt();
+    assert_eq!(fs::read_dir(&places).unwrap().count(), 0);
+}
+
+/// A client that knows the server's fingerprint, and shows nothing of itself or a key of its own: the
+/// server must not take it.
+#[test]
+fn who_only_knows_the_fingerprint_is_nobody_to_the_other_side() {
+    let (one, other) = (Stranger::new(), Stranger::new());
+    let (first, second) = (one.fingerprint(), other.fingerprint());
+    assert_ne!(first, second);
+    let folder = tempfile::tempdir().unwrap();
+    let original = folder.path().join("original");
+    let expected = content(&original, 50_000);
+    let copy = folder.path().join("copy");
+    let own = "XDG_CONFIG_HOME";
+    let args = ["--quic", "--once", "--peer", &second, "--output", text(&copy)];
+    let waiting = Waiting::start_with(|command| command.env(own, one.0.path()), "recv", &args);
+    assert!(waiting.hint.contains(&format!("--peer {first}")), "{}", waiting.hint);
+    let args = ["send", &waiting.address, "--quic", "--peer", &first, text(&original)];
+    let third = Stranger::new().command(&args).output().unwrap();
+    assert_eq!(third.status.code(), Some(1), "{}", said(&third));
+    assert!(!copy.exists());
+    // The one that was named.
+    let sent = other.command(&args).output().unwrap();
+    assert!(sent.status.success(), "{}", said(&sent));
+    assert!(waiting.end().0);
+    assert_eq!(hash(&copy), expected);
+}
+
+#[test]
+fn a_certificate_that_others_may_read_is_refused_as_a_key_is() {
+    let folder = Folder::new();
+    let path = folder.path("site.pem");
+    fs::write(&path, "-----BEGIN PRIVATE KEY-----\n").unwrap();
+    for mode in [0o644, 0o640, 0o604, 0o602] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        folder.refused("recv --quic --certificate site.pem", "others may read");
+    }
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    folder.refused("recv --quic --certificate site.pem", "has no private key in PEM");
+}
+
+/// The receiver's folder is gone: no sender may end well.
+#[test]
+fn what_cannot_be_stored_is_never_told_as_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let (original, places) = (folder.path().join("original"), folder.path().join("places"));
+    content(&original, 20_000);
+    fs::create_dir(&places).unwrap();
+    let waiting = Waiting::recv(&["--quic", "--output", text(&places)]);
+    fs::remove_dir(&places).unwrap();
+    let args = ["send", &waiting.address, "--quic", text(&original), "--timeout", "10s"];
+    let senders: Vec<Child> = (0..24).map(|_| cellpace(&args).spawn().unwrap()).collect();
+    for sender in senders {
+        let sent = cellpace_testing::finished(sender);
+        assert_eq!(sent.status.code(), Some(1), "{}", said(&sent));
+        assert!(said(&sent).contains("No such file"), "{}", said(&sent));
+    }
+}
+
+/// Senders that end well are as many as files that are whole, whatever the receiver runs out of.
+#[test]
+fn a_receiver_out_of_descriptors_stores_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let (original, places) = (folder.path().join("original"), folder.path().join("places"));
+    let expected = content(&original, 200_000);
+    fs::create_dir(&places).unwrap();
+    let receiver = ["--quic", "--output", text(&places)];
+    let waiting = Waiting::start_with(|command| with_descriptors(command, 24), "recv", &receiver);
+    let args = ["send", &waiting.address, "--quic", text(&original), "--timeout", "10s"];
+    let senders: Vec<Child> = (0..24).map(|_| cellpace(&args).spawn().unwrap()).collect();
+    let sent: Vec<_> = senders.into_iter().map(cellpace_testing::finished).collect();
+    let good = sent.iter().filter(|sent| sent.status.success()).count();
+    for sent in sent.iter().filter(|sent| !sent.status.success()) {
+        assert!(said(sent).contains("it has no room for this now"), "{}", said(sent));
+    }
+    let files: Vec<_> = fs::read_dir(&places).unwrap().map(|file| file.unwrap().path()).collect();
+    assert!(files.iter().all(|file| hash(file) == expected));
+    // What was stored when descriptors ran out may not be told.
+    assert!(files.len() >= good && good > 0, "{} files, {good} told", files.len());
+    waiting.interrupt();
+}
+
+/// Starts the program with at most so many descriptors.
+fn with_descriptors(command: &mut Command, most: u32) -> &mut Command {
+    let program = command.get_program().to_owned();
+    let args: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+    let variables: Vec<_> = command
+        .get_envs()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+        .collect();
+    let mut limited = Command::new("sh");
+    limited.args(["-c", &format!("ulimit -n {most}; exec \"$0\" \"$@\"")]);
+    limited.arg(program).args(args).envs(variables);
+    limited.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    *command = limited;
+    command
 }
 
 #[test]
@@ -113,7 +257,6 @@ fn a_key_makes_both_sides_known_to_each_other() {
     let other = Waiting::recv(&["--quic", "--key", a]);
     let wrong = cellpace(&["send", &other.address, "--quic", "--key", b]).output().unwrap();
     assert_eq!(wrong.status.code(), Some(1), "{}", said(&wrong));
-    // Who knows the receiver but is nobody to it.
     let waiting = Waiting::recv(&["--quic", "--once", "--key", a]);
     let args = ["send", &waiting.address, "--quic", "--key", a, "--bytes", "100kB"];
     let sent = cellpace(&args).output().unwrap();
@@ -121,90 +264,16 @@ fn a_key_makes_both_sides_known_to_each_other() {
     assert!(waiting.end().0);
 }
 
-/// `cellpace h3 serve`, and where.
-struct Serving {
-    child: Child,
-    url: String,
-    peer: String,
-}
-
-impl Serving {
-    fn start(folder: &std::path::Path, args: &[&str]) -> Self {
-        let all = [&["h3", "serve", text(folder), "--listen", "127.0.0.1:0"][..], args].concat();
-        let mut child = cellpace(&all).spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        said.read_line(&mut line).unwrap();
-        let (_, rest) = line.trim().split_once("serving at ").unwrap_or_else(|| panic!("{line}"));
-        let (url, peer) = rest.split_once("; the certificate is ").unwrap();
-        let (url, peer) = (url.to_owned(), peer.to_owned());
-        std::thread::spawn(move || said.read_to_end(&mut Vec::new()));
-        Self { child, url, peer }
-    }
-
-    fn get(&self, path: &str, output: &std::path::Path) -> std::process::Output {
-        let url = format!("{}{path}", self.url);
-        let args = ["h3", "get", &url, "--peer", &self.peer, "--output", text(output)];
-        cellpace(&args).output().unwrap()
-    }
-
-    /// Interrupts it. Returns what it has printed.
-    fn end(mut self) -> String {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-        let left = Command::new("true").spawn().unwrap();
-        let output = cellpace_testing::finished(std::mem::replace(&mut self.child, left));
-        String::from_utf8(output.stdout).unwrap()
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
-fn files_of_a_folder_are_served_and_nothing_else() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().join("root");
-    fs::create_dir(&root).unwrap();
-    fs::write(folder.path().join("secret"), "no").unwrap();
-    let expected = content(&root.join("a file.bin"), 2_000_000);
-    let copy = folder.path().join("copy");
-    let serving = Serving::start(&root, &["--cc", "copa"]);
-    let got = serving.get("a%20file.bin", &copy);
-    assert!(got.status.success(), "{}", said(&got));
-    assert_eq!(hash(&copy), expected);
-    for (path, status) in [("none", "404"), ("../secret", "400"), ("%2e%2e/secret", "400")] {
-        let none = folder.path().join("none");
-        let got = serving.get(path, &none);
-        assert_eq!(got.status.code(), Some(1), "{path}");
-        assert!(said(&got).contains(status), "{path}: {}", said(&got));
-        assert!(!none.exists(), "{path}");
-    }
-    let lines = serving.end();
-    assert!(lines.contains("GET /a%20file.bin: 200, 2000000 bytes"), "{lines}");
-    assert!(lines.contains("1 requests") && lines.contains("queue delay p50"), "{lines}");
-}
-
-#[test]
-fn a_download_over_a_cellular_link_is_whole() {
+fn a_file_over_a_cellular_link_is_whole() {
     if !links::possible() {
         return;
     }
     let folder = Folder::new();
     let expected = content(&folder.path("original"), 2_000_000);
     let program = env!("CARGO_BIN_EXE_cellpace");
-    let far = format!(
-        "exec '{program}' h3 serve . --listen $CELLPACE_PEER:4433 --cc verus >served 2>where"
-    );
-    let inside = format!(
-        "until grep -qs sha256 where; do sleep 0.1; done; \
-         exec '{program}' h3 get https://$CELLPACE_PEER:4433/original --output copy \
-         --peer $(grep -o 'sha256:[0-9a-f]*' where)"
-    );
+    let far = format!("exec '{program}' send --quic --listen $CELLPACE_PEER:4433 original");
+    let inside = format!("exec '{program}' recv $CELLPACE_PEER:4433 --quic --output copy");
     let link = "link --trace lte-driving --rtt 40ms --far";
     let commands = [&far, "--", "sh", "-c", &inside];
     let outcome = folder.run_args(link.split(' ').chain(commands));

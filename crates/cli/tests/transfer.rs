@@ -462,12 +462,16 @@ fn a_receiver_that_is_killed_leaves_nothing_of_what_it_was_receiving() {
 
 /// Of root nothing but low ports and files of other users is left, and of anybody no way to more.
 #[test]
-fn a_receiver_gives_up_what_it_does_not_need() {
+fn listeners_give_up_what_they_do_not_need() {
     /// CAP_DAC_OVERRIDE and CAP_NET_BIND_SERVICE.
     const KEPT: u64 = 1 << 1 | 1 << 10;
     let folder = tempfile::tempdir().unwrap();
-    for more in [&[][..], &["--quic"]] {
-        let waiting = Waiting::recv(&[&["--output", text(folder.path())], more].concat());
+    let receiver = ["--output", text(folder.path())];
+    let commands = [("recv", &receiver[..]), ("send", &["--bytes", "1MB"])];
+    let transports = [&[][..], &["--quic"]];
+    let cases = commands.iter().flat_map(|one| transports.map(|transport| (one, transport)));
+    for ((command, args), transport) in cases {
+        let waiting = Waiting::start(command, &[args, transport].concat());
         for thread in fs::read_dir(format!("/proc/{}/task", waiting.child.id())).unwrap() {
             let status = fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
             let of = |name: &str| {

@@ -11,8 +11,6 @@ mod recv;
 mod run;
 mod send;
 
-#[cfg(feature = "quic")]
-pub(crate) use quic::read_peer;
 pub(crate) use recv::RecvArgs;
 pub(crate) use run::{run_recv, run_send};
 pub(crate) use send::SendArgs;

@@ -1,12 +1,15 @@
 //! `send --quic` and `recv --quic`.
 
+use std::fmt::Display;
+use std::path::Path;
 use std::process::ExitCode;
 
 use cellpace_lab::transfer::{
-    DataSource, OnBound, QuicMeeting, QuicRole, QuicTransfer, TransferConditions, shown_address,
+    DataSource, OnBound, QuicMeeting, QuicRole, QuicTransfer, TransferConditions, read_private,
+    shown_address,
 };
 use cellpace_lab::{EventLog, LabError};
-use cellpace_quic::identity::{Fingerprint, Identity, Peer};
+use cellpace_quic::identity::{Identity, Peer};
 use cellpace_udp::AckPolicy;
 
 use super::options::Common;
@@ -14,7 +17,7 @@ use super::quic_options::QuicOptions;
 use super::recv::{MAX_MTU, RecvArgs, SinkMaker};
 use super::send::{SendArgs, SendPlan};
 use super::{Terminal, conclude};
-use crate::address::{HostPort, ListenAddress, TRANSFER_PORT};
+use crate::address::{HostPort, ListenAddress, ONLY_HERE, TRANSFER_PORT};
 use crate::error::CommandError;
 use crate::flow_options::seed;
 use crate::line_writer::begin_service;
@@ -43,11 +46,9 @@ pub(super) fn send(args: &SendArgs) -> Result<ExitCode, CommandError> {
                 read.map_err(|error| CommandError::usage(format!("{target:?}: {error}")))?;
             parties.connect(&target)?
         }
-        None => {
-            let at = args.listen.clone().unwrap_or(ListenAddress::Port(TRANSFER_PORT));
-            parties.listen(&at, plan.controllers.len())?
-        }
+        None => parties.listen(&args.waits_at(), plan.controllers.len())?,
     };
+    args.confine()?;
     // Says at once what cannot be read.
     drop(plan.source()?);
     let seed = seed()?;
@@ -63,7 +64,7 @@ pub(super) fn send(args: &SendArgs) -> Result<ExitCode, CommandError> {
             controllers: plan.controllers.clone(),
             source: Box::new(|| plan.source().map_err(LabError::failed)),
         },
-        on_bound: parties.announce(&args.common),
+        on_bound: parties.announce(args.listen.as_ref(), &args.common),
         identity: parties.identity,
         silence: args.common.timeout,
         events: events.transpose()?,
@@ -104,7 +105,7 @@ pub(super) fn recv(args: &RecvArgs) -> Result<ExitCode, CommandError> {
     let transfer = QuicTransfer {
         meeting,
         role: QuicRole::Receive { sink: Box::new(move |number| sinks.make(number + 1)) },
-        on_bound: parties.announce(&args.common),
+        on_bound: parties.announce(Some(&args.listen), &args.common),
         identity: parties.identity,
         silence: args.common.timeout,
         events: None,
@@ -123,11 +124,14 @@ pub(super) fn recv(args: &RecvArgs) -> Result<ExitCode, CommandError> {
     conclude(&transfer.run(conditions, &mut view)?, &args.common)
 }
 
-/// Who the two sides are.
+/// Who the two sides are: each is known by its certificate, and names the other's.
 struct Parties {
     identity: Identity,
-    peer: Option<Peer>,
-    is_keyed: bool,
+    peer: Peer,
+    /// Whether an option names the peer or the key, which makes strangers of all others.
+    is_named: bool,
+    /// What the other side is to be given.
+    hint: String,
 }
 
 impl Parties {
@@ -137,39 +141,37 @@ impl Parties {
                 "--plain: QUIC always encrypts; leave out one of both",
             ));
         }
-        let key = common.key.given()?;
-        let identity = match (&options.certificate, &key) {
-            (Some(path), _) => {
-                let text = read_text(&path.to_string_lossy(), "certificate")?;
-                Identity::from_pem(text.as_bytes()).map_err(|error| {
-                    CommandError::usage(format!("--certificate {}: {error}", path.display()))
-                })?
-            }
-            (None, Some(key)) => Identity::from_secret(key).map_err(CommandError::failed)?,
-            (None, None) => {
-                Identity::generate(["cellpace.invalid".to_owned()]).map_err(CommandError::failed)?
-            }
+        let is_known = options.certificate.is_some() && options.peer.is_some();
+        let of_key = match is_known && !common.key.is_given() {
+            true => None,
+            false => common.key.secret(common.verbosity)?,
         };
-        let peer = match (&options.peer, &key) {
-            (Some(text), _) => Some(read_peer(text)?),
-            (None, Some(key)) => {
-                let same = Identity::from_secret(key).map_err(CommandError::failed)?;
-                Some(Peer::Fingerprint(same.fingerprint()))
-            }
-            (None, None) => None,
+        let of_key = of_key.map(|key| Identity::from_secret(&key)).transpose();
+        let of_key = of_key.map_err(CommandError::failed)?;
+        let same = of_key.as_ref().map(Identity::fingerprint);
+        let identity = match (&options.certificate, of_key) {
+            (Some(path), _) => read_identity(path)?,
+            (None, Some(identity)) => identity,
+            (None, None) => return Err(unknown()),
         };
-        Ok(Self { identity, peer, is_keyed: key.is_some() })
+        let peer = match (&options.peer, same) {
+            (Some(text), _) => read_peer(text)?,
+            (None, Some(same)) => Peer::Fingerprint(same),
+            (None, None) => return Err(unknown()),
+        };
+        let is_shared = options.peer.is_none() && options.certificate.is_none();
+        let hint = match (is_shared, common.key.is_given()) {
+            (true, true) => "the same --key".to_owned(),
+            (true, false) => "your own key".to_owned(),
+            (false, _) => format!("--peer {}", identity.fingerprint()),
+        };
+        let is_named = common.key.is_given() || options.peer.is_some();
+        Ok(Self { identity, peer, is_named, hint })
     }
 
     fn connect(&self, target: &HostPort) -> Result<QuicMeeting, CommandError> {
         let to = target.resolve(TRANSFER_PORT)?;
-        let peer = self.peer.clone().ok_or_else(|| {
-            CommandError::usage(
-                "--quic: who is there? Give --peer with the fingerprint that the other side \
-                 prints, or --key on both sides",
-            )
-        })?;
-        Ok(QuicMeeting::Connect { to, peer })
+        Ok(QuicMeeting::Connect { to, peer: self.peer.clone() })
     }
 
     fn listen(
@@ -177,31 +179,42 @@ impl Parties {
         at: &ListenAddress,
         max_connections: usize,
     ) -> Result<QuicMeeting, CommandError> {
-        let at = at.addresses(TRANSFER_PORT, self.peer.is_some())?;
-        Ok(QuicMeeting::Listen { at, peer: self.client(), max_connections })
-    }
-
-    fn client(&self) -> Option<Fingerprint> {
-        self.peer.as_ref().and_then(Peer::fingerprint)
+        let at = at.addresses(TRANSFER_PORT, self.is_named)?;
+        let peer = self.peer.fingerprint().ok_or_else(unknown)?;
+        Ok(QuicMeeting::Listen { at, peer, max_connections })
     }
 
     /// Says where this side waits, and what the other side has to know of it.
-    fn announce<'a>(&self, common: &'a Common) -> OnBound<'a> {
-        let fingerprint = self.identity.fingerprint();
-        let how = match self.is_keyed {
-            true => "the same --key".to_owned(),
-            false => format!("--peer {fingerprint}"),
-        };
+    fn announce<'a>(&self, listen: Option<&ListenAddress>, common: &'a Common) -> OnBound<'a> {
+        let is_only_here = !self.is_named && matches!(listen, Some(ListenAddress::Port(_)));
+        let (hint, here) = (self.hint.clone(), if is_only_here { ONLY_HERE } else { "" });
         Box::new(move |bound| {
             let Some(at) = bound.first() else { return };
             let at = shown_address(*at);
-            common.verbosity.note(&format!("waiting at {at}, connect with --quic {how}"));
+            common.verbosity.note(&format!("waiting at {at}, connect with --quic {hint}{here}"));
         })
     }
 }
 
+fn unknown() -> CommandError {
+    CommandError::usage(
+        "--quic: who is there? Give --peer with the other side's fingerprint, or --key",
+    )
+}
+
+/// A certificate and key are a few kB.
+const MAX_IDENTITY_BYTES: u64 = 1 << 20;
+
+/// Reads a certificate with its private key, which others may not read.
+fn read_identity(path: &Path) -> Result<Identity, CommandError> {
+    let named =
+        |why: &dyn Display| CommandError::usage(format!("--certificate {}: {why}", path.display()));
+    let text = read_private(path, MAX_IDENTITY_BYTES).map_err(|why| named(&why))?;
+    Identity::from_pem(&text).map_err(|why| named(&why))
+}
+
 /// Reads a fingerprint, or a file.
-pub(crate) fn read_peer(text: &str) -> Result<Peer, CommandError> {
+fn read_peer(text: &str) -> Result<Peer, CommandError> {
     if text.starts_with("sha256:") {
         return text.parse().map_err(|error| CommandError::usage(format!("--peer: {error}")));
     }

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use cellpace_lab::LabError;
 use cellpace_lab::transfer::{
-    DataSink, FlowData, Transfer, TransferConditions, TransferFlow, shown_address,
+    DataSink, FlowData, SinkError, Transfer, TransferConditions, TransferFlow, shown_address,
 };
+use cellpace_os::descriptors::raise_limit;
 use cellpace_report::Aside;
 use cellpace_udp::{AckPolicy, Driver, FlowRequest, Listen, MTU_RANGE, Offer};
 use clap::Args;
@@ -34,11 +35,11 @@ From other machines, with a key that both have:
   cellpace recv --key path.key --output .              # each flow into a file of its own
   cellpace recv HOST --key path.key                    # from `cellpace send --listen 5260` at HOST
 
-Inside QUIC, with a sender that knows this side by what it prints:
-  cellpace recv --quic --once                          # prints --peer sha256:...
-  cellpace send HOST --quic --peer sha256:...
+Inside QUIC, from a sender with the same key, or with the fingerprint that `cellpace key` prints there:
+  cellpace recv --quic --key path.key --output .
+  cellpace recv --quic --peer sha256:... --output .    # the sender gives this side's with --peer
 
-All is encrypted, and only who has the key can send: without --key your own one, which the programs that you run on
+All is encrypted, also inside QUIC, and only who has the key can send: without --key your own one, which the programs that you run on
 this machine share. Then only senders on this machine are served, unless --listen has an address.")]
 pub(crate) struct RecvArgs {
     /// Connect to `cellpace send --listen` there, without a port at 5260, instead of waiting
@@ -88,6 +89,8 @@ impl RecvArgs {
 
     /// Gives up what a receiver does not need. The key was read, and there are no threads yet.
     pub(super) fn confine(&self) -> Result<(), CommandError> {
+        // A file and a socket or more for each flow.
+        raise_limit();
         let files = self.common.files.options().into_iter().filter_map(|(_, file)| file);
         give_up_all_but(FILES_AND_PORTS, files.chain(self.output.as_deref()))
     }
@@ -183,7 +186,7 @@ impl SinkMaker {
         self.output.is_some() && !self.is_folder
     }
 
-    pub(super) fn make(&self, number: usize) -> Result<DataSink, String> {
+    pub(super) fn make(&self, number: usize) -> Result<DataSink, SinkError> {
         let Some(output) = &self.output else { return Ok(DataSink::Nowhere) };
         if output == Path::new("-") {
             return Ok(DataSink::Stdout);
@@ -193,7 +196,7 @@ impl SinkMaker {
         } else {
             Aside::create(output)
         };
-        aside.map(DataSink::File).map_err(|error| error.to_string())
+        Ok(DataSink::File(aside?))
     }
 }
 

@@ -21,6 +21,7 @@ use crate::flow_options::seed;
 use crate::line_writer::begin_service;
 use crate::options::{duration, whole};
 use crate::output::command_line;
+use crate::privileges::{FILES_AND_PORTS, give_up_all_but};
 use crate::progress::end_cleanly_on_ctrl_c;
 use crate::sample_options::SampleOptions;
 
@@ -36,12 +37,12 @@ Between two machines, with a file and a key that both have:
   cellpace recv --key path.key --output copy.bin       # on the other machine
   cellpace send HOST --key path.key file.bin           # here
 
-Inside QUIC, to a receiver that is known by what it prints:
-  cellpace recv --quic --once                          # prints --peer sha256:...
-  cellpace send HOST --quic --peer sha256:... --cc copa
+Inside QUIC, to a receiver that has the same key, or names this side's fingerprint as this side does its own:
+  cellpace send HOST --quic --key path.key --cc copa file.bin
+  cellpace send HOST --quic --peer sha256:... file.bin # `cellpace key` there prints it
 
-All is encrypted, and only who has the key can receive it: without --key your own one, which the programs that you
-run on this machine share. A sender asks for its receiver until --timeout; with --listen it waits for one as
+All is encrypted, also inside QUIC, and only who has the key can receive it: without --key your own one, which the
+programs that you run on this machine share. A sender asks for its receiver until --timeout; with --listen it waits for one as
 long as it runs.")]
 pub(crate) struct SendArgs {
     /// Where `cellpace recv` waits; without a port at 5260. Not with --listen
@@ -92,6 +93,20 @@ pub(crate) struct SendArgs {
 /// More flows than this are a mistake.
 const MAX_FLOWS: usize = 1000;
 
+impl SendArgs {
+    /// Where it waits, if it does.
+    pub(super) fn waits_at(&self) -> ListenAddress {
+        self.listen.clone().unwrap_or(ListenAddress::Port(TRANSFER_PORT))
+    }
+
+    /// Gives up what a sender does not need. The key was read, and no thread reads from the network.
+    pub(super) fn confine(&self) -> Result<(), CommandError> {
+        let files = self.common.files.options().into_iter().filter_map(|(_, file)| file);
+        let others = [self.events.as_deref(), self.samples.file()];
+        give_up_all_but(FILES_AND_PORTS, files.chain(others.into_iter().flatten()))
+    }
+}
+
 fn controller(text: &str) -> Result<ControllerSpec, String> {
     text.parse::<ControllerSpec>().map_err(|error| error.to_string())
 }
@@ -108,6 +123,7 @@ pub(super) fn run(args: &SendArgs) -> Result<ExitCode, CommandError> {
     args.common.check(("--events", args.events.as_deref()))?;
     let seed = seed()?;
     let driver = args.common.driver(args.mtu, seed, AckPolicy::default())?;
+    args.confine()?;
     let quiet_stdout = args.common.files.use_stdout();
     let mut view = Terminal { quiet_stdout, verbosity: args.common.verbosity };
     let mut session = Transfer::new(driver, &mut view);
@@ -215,8 +231,7 @@ fn connect(
 fn wait(args: &SendArgs, plan: &SendPlan, session: &mut Transfer<'_>) -> Result<(), CommandError> {
     begin_service()?;
     let is_keyed = args.common.key.is_given();
-    let listen = args.listen.clone().unwrap_or(ListenAddress::Port(TRANSFER_PORT));
-    let at = listen.bind(&mut session.driver, TRANSFER_PORT, is_keyed)?;
+    let at = args.waits_at().bind(&mut session.driver, TRANSFER_PORT, is_keyed)?;
     session.driver.endpoint.listen(Listen {
         most_flows: args.controllers.len(),
         max_per_client: None,

@@ -26,7 +26,7 @@ const NOT_RUN: [(&str, &str); 7] = [
 ];
 
 /// Commands of real time. Who is longer at it serves, or has shown that it works.
-const REAL_TIME: [&str; 8] = ["link", "run", "proxy", "send", "recv", "h3", "probe", "conform"];
+const REAL_TIME: [&str; 7] = ["link", "run", "proxy", "send", "recv", "probe", "conform"];
 const PATIENCE_S: u32 = 3;
 
 /// The others end by themselves.

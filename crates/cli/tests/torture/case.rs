@@ -13,6 +13,8 @@ pub(crate) enum Subject {
     Attach,
     Link,
     Send,
+    /// `send` and `recv` inside QUIC.
+    Quic,
 }
 
 /// The part of a subject that something happens to.
@@ -113,11 +115,9 @@ impl Case {
         match self.fault {
             Kill(Command) => self.subject != Subject::Attach,
             Kill(Server | Client) | Fault::AddressChange => true,
-            Fault::LittleMemory | Fault::FullDisk => {
-                self.subject == Subject::Send || self.may_end()
-            }
+            Fault::LittleMemory | Fault::FullDisk => self.subject.is_transfer() || self.may_end(),
             // The packets of the native transport have one size, and its flows give up in the end.
-            Fault::SmallMtu => self.subject == Subject::Send,
+            Fault::SmallMtu => self.subject.is_transfer(),
             // A device that is down answers that there is no way.
             Fault::InterfaceDown => self.subject == Subject::Link,
             _ => false,
@@ -132,7 +132,7 @@ impl Case {
     /// Whether some process is ended without notice.
     pub(crate) fn kills(&self) -> bool {
         matches!(self.fault, Fault::LittleMemory | Kill(_))
-            || (self.fault == Fault::AddressChange && self.subject != Subject::Send)
+            || (self.fault == Fault::AddressChange && !self.subject.is_transfer())
     }
 
     /// Whether a connection may end in order before its last byte: when a process that holds it is
@@ -158,11 +158,18 @@ impl Case {
 
 /// Every pair that is tried.
 fn pairs() -> Vec<(Subject, Fault)> {
-    let subjects = [Subject::Run, Subject::Proxy, Subject::Attach, Subject::Link, Subject::Send];
+    let subjects = [
+        Subject::Run,
+        Subject::Proxy,
+        Subject::Attach,
+        Subject::Link,
+        Subject::Send,
+        Subject::Quic,
+    ];
     let mut pairs = Vec::new();
     for subject in subjects {
         pairs.extend(COMMON.iter().map(|fault| (subject, *fault)));
-        if subject != Subject::Send {
+        if !subject.is_transfer() {
             pairs.extend([(subject, Kill(Server)), (subject, Stop(Server))]);
         }
         if subject != Subject::Link {
@@ -184,7 +191,18 @@ impl Subject {
             Self::Attach => "attach",
             Self::Link => "link",
             Self::Send => "send/recv",
+            Self::Quic => "send/recv --quic",
         }
+    }
+
+    /// Whether it is `send` and `recv`.
+    pub(crate) fn is_transfer(self) -> bool {
+        matches!(self, Self::Send | Self::Quic)
+    }
+
+    /// What both ends of a transfer are given.
+    pub(crate) fn transport(self) -> &'static str {
+        if self == Self::Quic { "--quic" } else { "" }
     }
 }
 

@@ -136,7 +136,7 @@ impl Scene {
             }
             _ => {}
         }
-        if self.case.subject == Subject::Send {
+        if self.case.subject.is_transfer() {
             let mut random = cellpace_base::Random::seeded(self.case.seed, 1);
             let bytes: Vec<u8> = (0..FILE_BYTES).map(|_| random.bits() as u8).collect();
             self.ground.folder.write("original", bytes);
@@ -153,7 +153,7 @@ impl Scene {
 
     fn start(&mut self) {
         match self.case.subject {
-            Subject::Run | Subject::Send => self.start_command(),
+            Subject::Run | Subject::Send | Subject::Quic => self.start_command(),
             Subject::Link => self.start_server(),
             Subject::Proxy | Subject::Attach => {
                 self.start_server();
@@ -202,13 +202,14 @@ impl Scene {
                 let name = self.ground.driver();
                 (format!("attach --name {name} --in 9000 --cc {cc} {files}"), "attached to")
             }
-            Subject::Send => {
+            Subject::Send | Subject::Quic => {
                 self.receivers += 1;
                 let folder = format!("{}received{}", self.outputs, self.receivers);
                 fs::create_dir(self.ground.folder.path(&folder)).unwrap();
                 let at = "--listen 0.0.0.0:5260 --timeout 15s";
+                let transport = self.case.subject.transport();
                 let more = if self.case.fault == Fault::UnreadOutput { "-v" } else { "" };
-                (format!("recv {at} --output {folder} {more}"), "waiting at")
+                (format!("recv {at} {transport} --output {folder} {more}"), "waiting at")
             }
             Subject::Link => unreachable!("the client is its program"),
         };
@@ -223,11 +224,12 @@ impl Scene {
         let host = if self.case.is_linked() { "$CELLPACE_HOST" } else { NEAR };
         let port = if self.case.subject == Subject::Proxy { 9001 } else { 9000 };
         let (clients, seed, cc) = (self.case.clients(), self.case.seed, self.case.controller);
-        let script = if self.case.subject == Subject::Send {
+        let script = if self.case.subject.is_transfer() {
             // Ends with its input, like the other one.
+            let transport = self.case.subject.transport();
             format!(
                 "while [ ! -e stop ]; do
-                    '{CELLPACE}' send {host} --quiet --timeout 15s --cc {cc} original &&
+                    '{CELLPACE}' send {host} {transport} --quiet --timeout 15s --cc {cc} original &&
                         echo put whole || {{ echo put cut; sleep 0.05; }}
                 done; echo ended"
             )
@@ -268,7 +270,7 @@ impl Scene {
         let until = Instant::now() + PATIENCE;
         while self.tally().whole < done + MIN_AFTER {
             // What a full disk takes nothing of cannot be received.
-            let is_told = self.case.subject == Subject::Send && self.case.fault == Fault::FullDisk;
+            let is_told = self.case.subject.is_transfer() && self.case.fault == Fault::FullDisk;
             if is_told && self.tally().cut >= MIN_AFTER {
                 return;
             }
@@ -298,7 +300,7 @@ impl Scene {
             (Role::Command, _) => command.as_ref().map(Process::pid),
             (Role::Server, Subject::Run) => command.as_ref()?.descendant("serve"),
             (Role::Server, _) => server.as_ref().map(Process::pid),
-            (Role::Client, Subject::Send) => client.descendant("send"),
+            (Role::Client, Subject::Send | Subject::Quic) => client.descendant("send"),
             (Role::Client, _) if self.case.is_linked() => client.descendant("fetch"),
             (Role::Client, _) => Some(client.pid()),
         }
@@ -326,7 +328,7 @@ impl Scene {
             Fault::AddressChange => {
                 self.ground.ip(Side::Far, &format!("addr del {FAR}/24 dev {CABLE}"));
                 self.ground.ip(Side::Far, &format!("addr add {OTHER}/24 dev {CABLE}"));
-                if self.case.subject != Subject::Send {
+                if !self.case.subject.is_transfer() {
                     // The kernel keeps connections of an address that is gone: their owner ends.
                     self.kill(Role::Client);
                 }
@@ -395,7 +397,7 @@ impl Scene {
     fn wait_for_the_end(&mut self, role: Role) {
         let process = match (role, self.case.subject) {
             // The loop of senders goes on.
-            (Role::Client, Subject::Send) => return,
+            (Role::Client, Subject::Send | Subject::Quic) => return,
             (Role::Client, _) | (Role::Command, Subject::Link) => &mut self.client,
             (Role::Server, Subject::Run) | (Role::Command, _) => &mut self.command,
             (Role::Server, _) => &mut self.server,
@@ -527,7 +529,7 @@ impl Scene {
         fails(tally.cut > 0 && !self.case.may_cut(), format!("cut: {tally:?}"));
         let unfinished = self.ground.unfinished();
         fails(!unfinished.is_empty() && !self.case.kills(), format!("unfinished: {unfinished:?}"));
-        if self.case.subject == Subject::Send {
+        if self.case.subject.is_transfer() {
             self.check_files(tally.whole);
         }
         if self.case.subject == Subject::Attach {

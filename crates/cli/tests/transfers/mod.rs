@@ -38,7 +38,21 @@ impl Waiting {
 
     pub(crate) fn start_at(address: &str, command: &str, args: &[&str]) -> Self {
         let all = [&[command, "--listen", address], args].concat();
-        let mut child = cellpace(&all).spawn().unwrap();
+        Self::spawn(&mut cellpace(&all))
+    }
+
+    /// With another environment or limits.
+    pub(crate) fn start_with(
+        change: impl FnOnce(&mut Command) -> &mut Command,
+        command: &str,
+        args: &[&str],
+    ) -> Self {
+        let all = [&[command, "--listen", "127.0.0.1:0"], args].concat();
+        Self::spawn(change(&mut cellpace(&all)))
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        let mut child = command.spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         said.read_line(&mut line).unwrap();

@@ -5,8 +5,9 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use cellpace_report::Aside;
+use cellpace_report::{Aside, ReportError};
 use cellpace_udp::UdpFlow;
+use rustix::io::Errno;
 
 /// Bytes that are read at once.
 const PIECE: usize = 1 << 16;
@@ -178,6 +179,40 @@ fn made<'a>(left: &mut Option<u64>, pattern: &'a [u8], at: &mut usize, most: usi
     made
 }
 
+/// Why there is no place for what a flow brings.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct SinkError {
+    /// The reason.
+    pub text: String,
+    /// Whether there may be one later: descriptors or memory ran out.
+    pub is_busy: bool,
+}
+
+impl From<ReportError> for SinkError {
+    fn from(error: ReportError) -> Self {
+        let errno = match &error {
+            ReportError::Io { source, .. } => Errno::from_io_error(source),
+            _ => None,
+        };
+        let is_busy = matches!(
+            errno,
+            Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS | Errno::AGAIN)
+        );
+        let text = match is_busy {
+            true => format!("it has no room for this now: {error}"),
+            false => error.to_string(),
+        };
+        Self { text, is_busy }
+    }
+}
+
+impl From<&str> for SinkError {
+    fn from(text: &str) -> Self {
+        Self { text: text.to_owned(), is_busy: false }
+    }
+}
+
 /// Where the bytes of a flow go.
 pub enum DataSink {
     /// Nowhere: only their number counts.
@@ -225,9 +260,9 @@ impl DataSink {
     ///
     /// # Errors
     /// When that fails.
-    pub fn commit(&mut self) -> Result<(), String> {
+    pub fn commit(&mut self) -> Result<(), SinkError> {
         match std::mem::replace(self, Self::Nowhere) {
-            Self::File(aside) => aside.commit().map_err(|error| error.to_string()),
+            Self::File(aside) => Ok(aside.commit()?),
             _ => Ok(()),
         }
     }
@@ -236,6 +271,22 @@ impl DataSink {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_runs_out_is_busy_and_what_is_missing_is_not() {
+        let of = |errno: Errno| {
+            let source = io::Error::from_raw_os_error(errno.raw_os_error());
+            SinkError::from(ReportError::Io { path: "copy".into(), source })
+        };
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+            let error = of(errno);
+            assert!(error.is_busy && error.text.starts_with("it has no room for this now: "));
+        }
+        for errno in [Errno::NOENT, Errno::NOSPC, Errno::ACCESS] {
+            let error = of(errno);
+            assert!(!error.is_busy && error.text.starts_with("cannot write copy: "), "{error}");
+        }
+    }
 
     #[test]
     fn what_is_made_is_the_same_in_pieces_of_any_size() {

@@ -134,7 +134,7 @@ impl TransferFlow {
                 flow.close(now, CloseCode::Done, "");
                 self.stop(now, flow);
             }
-            Err(reason) => self.storage_failed(now, flow, reason),
+            Err(error) => self.storage_failed(now, flow, error.text),
         }
     }
 

@@ -113,6 +113,17 @@ fn write(mut file: File, secret: &[u8]) -> io::Result<()> {
 /// # Errors
 /// When there is none, or others may read it. Nothing of the content is in the errors.
 pub fn read_key(path: &Path) -> Result<[u8; SECRET_BYTES], String> {
+    let text = read_private(path, MAX_FILE_BYTES)?;
+    parse(&text).map_err(|why| {
+        format!("not a key: {why}; a key is one line that begins with {PREFIX}, see `cellpace key`")
+    })
+}
+
+/// Reads at most so many bytes of a file that only its owner may read.
+///
+/// # Errors
+/// When there is none, or others may read it. Nothing of the content is in the errors.
+pub fn read_private(path: &Path, most_bytes: u64) -> Result<Vec<u8>, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     let facts = file.metadata().map_err(|error| error.to_string())?;
     if facts.is_dir() {
@@ -125,10 +136,8 @@ pub fn read_key(path: &Path) -> Result<[u8; SECRET_BYTES], String> {
         ));
     }
     let mut text = Vec::new();
-    file.take(MAX_FILE_BYTES).read_to_end(&mut text).map_err(|error| error.to_string())?;
-    parse(&text).map_err(|why| {
-        format!("not a key: {why}; a key is one line that begins with {PREFIX}, see `cellpace key`")
-    })
+    file.take(most_bytes).read_to_end(&mut text).map_err(|error| error.to_string())?;
+    Ok(text)
 }
 
 fn parse(text: &[u8]) -> Result<[u8; SECRET_BYTES], String> {

@@ -1,9 +1,7 @@
 //! Transfers inside QUIC: the same figures as over the native transport, encrypted, with the peer
 //! authenticated. Each flow is a connection with one stream; noq carries it.
 //!
-//! The stream begins with [`MAGIC`] and the number of flows that its sender offers, two bytes in
-//! network order. The receiver closes the connection with [`CloseCode::Done`] once it has stored
-//! everything. Made-up bytes are cut by resetting the stream.
+//! A peer that connects takes no place, no file and no flow before it has shown who it is.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use cellpace_base::quota::{LISTENER_MEMORY, MemoryBudget, Place, Places, network_places};
 use cellpace_base::{Span, Time};
 use cellpace_cc::ControllerSpec;
 use cellpace_quic::identity::{Fingerprint, Identity, Peer, client_config, server_config};
@@ -21,16 +20,14 @@ use noq::{Connection, ConnectionError, Endpoint, IdleTimeout, MtuDiscoveryConfig
 use tokio::sync::{mpsc, watch};
 
 use super::conclusion::{TransferConditions, TransferResult, conclude, label};
-use super::data::{DataSink, DataSource};
-use super::reassembly::Reassembly;
+use super::data::{DataSink, DataSource, SinkError};
+use super::quic_stream::{ALPN, CloseCode, QuicStreamError, QuicStreamReader, header};
 use super::record::{FlowRecord, FlowTotals};
 use super::series::BIN;
 use super::session::{INTERVAL, TransferView};
 use super::{FlowData, shown_address};
 use crate::{EventFlow, EventLog, FlowMetrics, LabError};
 
-const ALPN: &[u8] = b"cellpace/1";
-const MAGIC: &[u8; 4] = b"CPQ1";
 /// IPv4 or IPv6 with UDP.
 const HEADERS: [u64; 2] = [28, 48];
 /// What a full packet has beside its payload: short header with a connection ID of 8 bytes, packet
@@ -42,25 +39,10 @@ const PIECE: usize = 1 << 16;
 /// What a receiver keeps of one stream until it is read.
 const RECEIVE_WINDOW: u32 = 1 << 24;
 const MAX_FLOWS: u16 = 1000;
-
-/// Why a connection was closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CloseCode {
-    /// Everything arrived and is stored.
-    Done = 0,
-    /// It cannot be stored or read.
-    Storage = 1,
-    /// Somebody stopped it.
-    Stopped = 2,
-    /// The stream of made-up bytes ends here.
-    Cut = 3,
-}
-
-impl From<CloseCode> for VarInt {
-    fn from(code: CloseCode) -> Self {
-        Self::from_u32(code as u32)
-    }
-}
+/// How long a peer that connects may take to show who it is.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// So many times the connections of one network may be in their handshake, all networks together.
+const HANDSHAKING_NETWORKS: usize = 4;
 
 /// How the two ends meet.
 pub enum QuicMeeting {
@@ -75,8 +57,8 @@ pub enum QuicMeeting {
     Listen {
         /// Where.
         at: Vec<SocketAddr>,
-        /// Who they must be; `None`: anybody.
-        peer: Option<Fingerprint>,
+        /// Who they must be.
+        peer: Fingerprint,
         /// Connections at a time.
         max_connections: usize,
     },
@@ -94,7 +76,7 @@ pub enum QuicRole<'a> {
     /// Receives.
     Receive {
         /// Makes a place for what a flow brings, given its number.
-        sink: Box<dyn FnMut(usize) -> Result<DataSink, String> + 'a>,
+        sink: Box<dyn FnMut(usize) -> Result<DataSink, SinkError> + 'a>,
     },
 }
 
@@ -128,10 +110,24 @@ pub struct QuicTransfer<'a> {
 enum Note {
     /// A peer wants to begin.
     Incoming(Box<noq::Incoming>),
+    /// Its handshake is over.
+    Arrived(Arrival),
     Connected(usize, Connection, Option<Control>),
     /// A sender offers so many flows.
     Offered(u16),
     Ended(usize, Result<Option<[u8; 32]>, String>),
+}
+
+/// A connection of a peer whose handshake is over, for better or worse.
+struct Arrival {
+    from: SocketAddr,
+    /// The flow under whose controller it would be.
+    number: usize,
+    /// The controller's name.
+    name: String,
+    connection: Result<Connection, String>,
+    /// Its place among the handshakes.
+    _handshake: Place,
 }
 
 /// What the task of a flow and the session share.
@@ -151,6 +147,8 @@ struct LiveFlow {
     control: Option<Control>,
     /// Ends made-up bytes.
     cut: watch::Sender<bool>,
+    /// Its place among those of its network, where this side listens.
+    place: Option<Place>,
 }
 
 struct Session<'a, 'v> {
@@ -161,6 +159,12 @@ struct Session<'a, 'v> {
     zero: Instant,
     notes: (mpsc::UnboundedSender<Note>, mpsc::UnboundedReceiver<Note>),
     endpoints: Vec<Endpoint>,
+    /// Peers in their handshake.
+    handshakes: Arc<Places>,
+    /// Peers that have shown who they are.
+    places: Arc<Places>,
+    /// Peers in their handshake by the flow that they may begin.
+    claims: BTreeMap<usize, usize>,
     /// By number: those that go on, and those that are over while the document wants them.
     flows: BTreeMap<usize, LiveFlow>,
     /// Flows that have begun.
@@ -191,6 +195,7 @@ impl<'a> QuicTransfer<'a> {
             .enable_all()
             .build()
             .map_err(LabError::failed)?;
+        let (most, of_network) = self.limits();
         let session = Session {
             plan: self,
             view,
@@ -198,6 +203,9 @@ impl<'a> QuicTransfer<'a> {
             zero: Instant::now(),
             notes: mpsc::unbounded_channel(),
             endpoints: Vec::new(),
+            handshakes: Places::new(HANDSHAKING_NETWORKS * of_network, of_network, 0),
+            places: Places::new(most, of_network, LISTENER_MEMORY),
+            claims: BTreeMap::new(),
             flows: BTreeMap::new(),
             begun: 0,
             expected: None,
@@ -211,6 +219,20 @@ impl<'a> QuicTransfer<'a> {
         // A thread that reads from a terminal never ends.
         runtime.shutdown_background();
         result
+    }
+
+    /// Connections at a time, in all and of one network.
+    fn limits(&self) -> (usize, usize) {
+        match (&self.meeting, &self.role) {
+            (QuicMeeting::Listen { max_connections, .. }, QuicRole::Receive { .. }) => {
+                (*max_connections, network_places(*max_connections))
+            }
+            // One receiver gets all that is offered.
+            (_, QuicRole::Send { controllers, .. }) => {
+                (controllers.len(), controllers.len().max(network_places(0)))
+            }
+            (QuicMeeting::Connect { .. }, QuicRole::Receive { .. }) => (0, 0),
+        }
     }
 }
 
@@ -248,15 +270,13 @@ impl Session<'_, '_> {
         self.flows.values().filter(|flow| flow.record.ended.is_none()).count()
     }
 
-    /// The number of the next flow. One that never began gives its number back.
+    /// The number of the next flow. Of those that are offered, the one that the fewest peers in their
+    /// handshake may begin.
     fn next_number(&self) -> usize {
-        match self.plan.role {
-            QuicRole::Send { .. } => {
-                let mut free = 0..;
-                free.find(|number| !self.flows.contains_key(number)).unwrap_or(self.begun)
-            }
-            QuicRole::Receive { .. } => self.begun,
-        }
+        let QuicRole::Send { controllers, .. } = &self.plan.role else { return self.begun };
+        let free = (0..controllers.len()).filter(|number| !self.flows.contains_key(number));
+        free.min_by_key(|number| self.claims.get(number).copied().unwrap_or(0))
+            .unwrap_or(self.begun)
     }
 
     fn meet(&mut self) -> Result<(), LabError> {
@@ -330,11 +350,11 @@ impl Session<'_, '_> {
     }
 
     fn server(&self, transport: Arc<noq::TransportConfig>) -> Result<noq::ServerConfig, LabError> {
-        let peer = match &self.plan.meeting {
-            QuicMeeting::Listen { peer, .. } => *peer,
-            QuicMeeting::Connect { .. } => None,
+        let QuicMeeting::Listen { peer, .. } = self.plan.meeting else {
+            return Err(LabError::failed("this side does not listen"));
         };
-        let tls = server_config(&self.plan.identity, peer, ALPN).map_err(LabError::invalid)?;
+        let own = &self.plan.identity;
+        let tls = server_config(own, Some(peer), ALPN).map_err(LabError::invalid)?;
         let tls: noq::crypto::rustls::QuicServerConfig =
             tls.try_into().map_err(LabError::failed)?;
         let mut config = noq::ServerConfig::with_crypto(Arc::new(tls));
@@ -375,16 +395,16 @@ impl Session<'_, '_> {
         let connecting =
             endpoint.connect_with(config, to, "cellpace.invalid").map_err(LabError::failed)?;
         self.endpoints.push(endpoint);
-        self.begin(connecting, name, to).map_err(LabError::failed)
+        let number = self.next_number();
+        let data = self.data(number).map_err(LabError::failed)?;
+        let connecting = async move { connecting.await.map_err(|error| reason(&error)) };
+        self.begin(number, name, to, data, None, connecting);
+        Ok(())
     }
 
-    /// Somebody wants to begin.
+    /// A peer wants to begin.
     fn accept(&mut self, incoming: noq::Incoming) -> Result<(), LabError> {
-        let QuicMeeting::Listen { max_connections, .. } = &self.plan.meeting else { return Ok(()) };
-        let is_full = self.running() >= *max_connections;
-        let all = self.flows.len();
-        let is_more = self.plan.ends && self.expected.is_some_and(|expected| all >= expected);
-        if is_full || is_more || self.stopping {
+        if self.busy().is_some() || self.stopping {
             incoming.refuse();
             return Ok(());
         }
@@ -394,38 +414,120 @@ impl Session<'_, '_> {
             return Ok(());
         }
         let from = incoming.remote_address();
+        let Ok(handshake) = self.handshakes.take(from) else {
+            incoming.refuse();
+            return Ok(());
+        };
         let (factory, name) = self.next_factory()?;
+        let number = self.next_number();
         let config = self.server(self.transport(factory.as_ref())?)?;
-        match incoming.accept_with(Arc::new(config)) {
-            Ok(connecting) => {
-                if let Err(reason) = self.begin(connecting, name, from) {
-                    self.view.on_warning(&reason);
-                    self.any_failed = true;
-                }
+        let connecting = match incoming.accept_with(Arc::new(config)) {
+            Ok(connecting) => connecting,
+            Err(error) => {
+                self.view.on_detail(&format!("{}: {error}", shown_address(from)));
+                return Ok(());
             }
-            Err(error) => self.view.on_warning(&format!("{}: {error}", shown_address(from))),
-        }
+        };
+        *self.claims.entry(number).or_default() += 1;
+        let notes = self.notes.0.clone();
+        tokio::spawn(async move {
+            let connection = match tokio::time::timeout(HANDSHAKE_TIME, connecting).await {
+                Ok(connected) => connected.map_err(|error| reason(&error)),
+                Err(_) => Err("it did not show who it is in time".to_owned()),
+            };
+            let arrival = Arrival { from, number, name, connection, _handshake: handshake };
+            let _ = notes.send(Note::Arrived(arrival));
+        });
         Ok(())
+    }
+
+    /// Why this side takes no more flows.
+    fn busy(&self) -> Option<String> {
+        let QuicMeeting::Listen { max_connections, .. } = &self.plan.meeting else {
+            return Some("this side does not listen".to_owned());
+        };
+        let all = self.flows.len();
+        if self.plan.ends && self.expected.is_some_and(|expected| all >= expected) {
+            return Some("all flows are taken".to_owned());
+        }
+        let is_full = self.running() >= *max_connections;
+        is_full.then(|| format!("it has {max_connections} connections already"))
+    }
+
+    /// A peer has shown who it is, or not.
+    fn on_arrival(&mut self, arrival: Arrival) {
+        let Arrival { from, number, name, connection, _handshake } = arrival;
+        if let Some(count) = self.claims.get_mut(&number) {
+            *count -= 1;
+            if *count == 0 {
+                self.claims.remove(&number);
+            }
+        }
+        let connection = match connection {
+            Ok(connection) => connection,
+            // A stranger, or a peer that has gone: nobody waits for it.
+            Err(reason) => {
+                self.view.on_detail(&format!("{}: {reason}", shown_address(from)));
+                return;
+            }
+        };
+        let refused = |code: CloseCode, why: &str| connection.close(code.into(), why.as_bytes());
+        if self.stopping {
+            return refused(CloseCode::Stopped, "it was interrupted");
+        }
+        if let Some(why) = self.busy() {
+            return refused(CloseCode::Busy, &why);
+        }
+        let is_sender = matches!(self.plan.role, QuicRole::Send { .. });
+        if is_sender && self.flows.contains_key(&number) {
+            return refused(CloseCode::Busy, "another one has taken this flow; ask again");
+        }
+        // Receivers count those that were taken.
+        let number = if is_sender { number } else { self.begun };
+        let place = match self.places.take(from) {
+            Ok(place) => place,
+            Err(why) => return refused(CloseCode::Busy, &why.to_string()),
+        };
+        let data = match self.data(number) {
+            Ok(data) => data,
+            Err(error) => {
+                refused(CloseCode::of(&error), &error.text);
+                self.view.on_warning(&error.text);
+                self.any_failed = true;
+                return;
+            }
+        };
+        self.begin(number, name, from, data, Some(place), std::future::ready(Ok(connection)));
+    }
+
+    /// The data of a flow.
+    fn data(&mut self, number: usize) -> Result<FlowData, SinkError> {
+        Ok(match &mut self.plan.role {
+            QuicRole::Send { source, .. } => {
+                FlowData::Source(source().map_err(|error| SinkError::from(&*error.to_string()))?)
+            }
+            QuicRole::Receive { sink } => FlowData::Sink(sink(number)?),
+        })
     }
 
     /// Starts the task of a flow.
     fn begin(
         &mut self,
-        connecting: noq::Connecting,
+        number: usize,
         name: String,
         peer: SocketAddr,
-    ) -> Result<(), String> {
-        let number = self.next_number();
-        let data = match &mut self.plan.role {
-            QuicRole::Send { source, .. } => {
-                FlowData::Source(source().map_err(|error| error.to_string())?)
-            }
-            QuicRole::Receive { sink } => FlowData::Sink(sink(number)?),
-        };
+        data: FlowData,
+        place: Option<Place>,
+        connecting: impl Future<Output = Result<Connection, String>> + Send + 'static,
+    ) {
         let offered = self.expected.and_then(|all| u16::try_from(all).ok()).unwrap_or(1);
         let (cut, is_cut) = watch::channel(false);
         let progress = Arc::new(Progress::default());
         let is_sender = matches!(data, FlowData::Source(_));
+        let memory = match &place {
+            Some(place) => place.memory().clone(),
+            None => MemoryBudget::new(LISTENER_MEMORY),
+        };
         self.begun += 1;
         let flow = LiveFlow {
             record: FlowRecord::new(name, shown_address(peer), is_sender),
@@ -433,17 +535,25 @@ impl Session<'_, '_> {
             connection: None,
             control: None,
             cut,
+            place,
         };
         self.flows.insert(number, flow);
-        let task = FlowTask { number, notes: self.notes.0.clone(), progress, is_cut };
-        tokio::spawn(task.run(connecting, data, offered));
-        Ok(())
+        let task = FlowTask { number, notes: self.notes.0.clone(), progress, memory, is_cut };
+        let running = tokio::spawn(task.run(connecting, data, offered));
+        let notes = self.notes.0.clone();
+        tokio::spawn(async move {
+            // It panicked: its flow has ended, and not well.
+            if let Err(error) = running.await {
+                let _ = notes.send(Note::Ended(number, Err(format!("a fault of ours: {error}"))));
+            }
+        });
     }
 
     fn on_note(&mut self, note: Note) -> Result<(), LabError> {
         let now = self.now();
         match note {
             Note::Incoming(incoming) => self.accept(*incoming)?,
+            Note::Arrived(arrival) => self.on_arrival(arrival),
             Note::Connected(number, connection, control) => {
                 let Some(flow) = self.flows.get_mut(&number) else { return Ok(()) };
                 if let Some(control) = &control {
@@ -487,23 +597,14 @@ impl Session<'_, '_> {
     fn on_ended(&mut self, number: usize, result: Result<Option<[u8; 32]>, String>) {
         self.look();
         let now = self.now();
-        let is_listening = matches!(self.plan.meeting, QuicMeeting::Listen { .. });
         let Some(flow) = self.flows.get_mut(&number) else { return };
-        if is_listening && flow.record.began.is_none() {
-            // A stranger, or somebody who has gone: nobody waits for it.
-            if let Err(reason) = &result {
-                self.view.on_detail(&format!("{}: {reason}", flow.record.peer));
-            }
-            self.flows.remove(&number);
-            return;
-        }
         match result {
             Ok(hash) => flow.record.hash = hash,
             Err(reason) => flow.record.error = Some(reason),
         }
         let totals = flow.totals();
         flow.record.end(now, totals);
-        (flow.control, flow.connection) = (None, None);
+        (flow.control, flow.connection, flow.place) = (None, None, None);
         self.any_failed |= flow.record.error.is_some();
         self.ended += 1;
         let record = &flow.record;
@@ -704,11 +805,18 @@ struct FlowTask {
     number: usize,
     notes: mpsc::UnboundedSender<Note>,
     progress: Arc<Progress>,
+    /// What may be held of what arrives out of order.
+    memory: Arc<MemoryBudget>,
     is_cut: watch::Receiver<bool>,
 }
 
 impl FlowTask {
-    async fn run(mut self, connecting: noq::Connecting, data: FlowData, offered: u16) {
+    async fn run(
+        mut self,
+        connecting: impl Future<Output = Result<Connection, String>>,
+        data: FlowData,
+        offered: u16,
+    ) {
         let result = self.transfer(connecting, data, offered).await;
         // The session lives as long as its flows.
         let _ = self.notes.send(Note::Ended(self.number, result));
@@ -716,11 +824,11 @@ impl FlowTask {
 
     async fn transfer(
         &mut self,
-        connecting: noq::Connecting,
+        connecting: impl Future<Output = Result<Connection, String>>,
         data: FlowData,
         offered: u16,
     ) -> Result<Option<[u8; 32]>, String> {
-        let connection = connecting.await.map_err(|error| reason(&error))?;
+        let connection = connecting.await?;
         let control = cellpace_quic::noq::attach(&connection);
         let _ = self.notes.send(Note::Connected(self.number, connection.clone(), control));
         match data {
@@ -738,18 +846,23 @@ impl FlowTask {
         offered: u16,
     ) -> Result<(), String> {
         let mut stream = connection.open_uni().await.map_err(|error| reason(&error))?;
-        let mut header = MAGIC.to_vec();
-        header.extend(offered.to_be_bytes());
+        let mut hash = blake3::Hasher::new();
         let mut pieces = pieces(source);
         let mut is_cut = self.is_cut.clone();
         let written = async {
-            stream.write_all(&header).await.map_err(|error| lost(connection, &error))?;
+            let failed = |error| lost(connection, &error);
+            stream.write_all(&header(offered)).await.map_err(failed)?;
             while let Some(piece) = pieces.recv().await {
                 let piece = piece?;
-                stream.write_all(&piece).await.map_err(|error| lost(connection, &error))?;
+                // The end is said: a thread that died says nothing.
+                if piece.is_empty() {
+                    return stream.write_all(hash.finalize().as_bytes()).await.map_err(failed);
+                }
+                hash.update(&piece);
+                stream.write_all(&piece).await.map_err(failed)?;
                 self.progress.payload.fetch_add(piece.len() as u64, Ordering::Relaxed);
             }
-            Ok::<(), String>(())
+            Err("the thread that reads has ended early".to_owned())
         };
         let was_cut = tokio::select! {
             result = written => {
@@ -776,15 +889,22 @@ impl FlowTask {
             closed = connection.closed() => closed,
             () = cut => return Ok(()),
         };
-        match &closed {
+        let stored = match &closed {
             ConnectionError::ApplicationClosed(close)
-                if close.error_code == CloseCode::Done.into() =>
+                if close.error_code == CloseCode::Stored.into() =>
             {
-                self.progress.complete.store(!*self.is_cut.borrow(), Ordering::Relaxed);
-                Ok(())
+                &close.reason
             }
-            error => Err(reason(error)),
+            error => return Err(reason(error)),
+        };
+        if was_cut {
+            return Ok(());
         }
+        if stored[..] != hash.finalize().as_bytes()[..] {
+            return Err("the other side has stored other bytes than were sent".to_owned());
+        }
+        self.progress.complete.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     async fn receive(
@@ -792,57 +912,43 @@ impl FlowTask {
         connection: &Connection,
         mut sink: DataSink,
     ) -> Result<Option<[u8; 32]>, String> {
-        let mut stream = connection.accept_uni().await.map_err(|error| reason(&error))?;
-        let mut header = [0; 6];
-        if stream.read_exact(&mut header).await.is_err() || header[..4] != MAGIC[..] {
-            connection.close(CloseCode::Stopped.into(), b"this is not a flow of cellpace");
-            return Err("the peer does not send as cellpace does".to_owned());
-        }
-        let offered = u16::from_be_bytes([header[4], header[5]]);
-        let _ = self.notes.send(Note::Offered(offered));
-        let mut hash = blake3::Hasher::new();
-        let failed = |error: String| {
-            connection.close(CloseCode::Storage.into(), error.as_bytes());
+        // In order, the library would give up streams whose first packets are lost.
+        let mut stream =
+            connection.accept_uni().await.map_err(|error| reason(&error))?.into_unordered();
+        let failed = |code: CloseCode, error: String| {
+            connection.close(code.into(), error.as_bytes());
             error
         };
-        let mut keep = |bytes: &[u8]| {
-            hash.update(bytes);
-            sink.write(bytes).map_err(|error| failed(format!("cannot write: {error}")))?;
+        let refused = |error: QuicStreamError| failed(error.code(), error.to_string());
+        let mut reader = QuicStreamReader::new(self.memory.tally(), |bytes: &[u8]| {
+            sink.write(bytes).map_err(|error| format!("cannot write: {error}"))?;
             self.progress.payload.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-            Ok::<(), String>(())
-        };
-        let mut stream = stream.into_unordered();
-        let mut reassembly = Reassembly::starting_at(header.len() as u64);
-        loop {
+            Ok(())
+        });
+        let mut was_offered = false;
+        let hash = loop {
             match stream.read_chunk(PIECE).await {
-                Ok(Some(chunk)) => {
-                    if reassembly.take(chunk.offset, &chunk.bytes).map_err(failed)? {
-                        keep(&chunk.bytes)?;
-                    }
-                    while let Some(bytes) = reassembly.next() {
-                        keep(&bytes)?;
-                    }
-                }
-                Ok(None) if reassembly.has_holes() => {
-                    return Err(failed("the stream ended before all had arrived".to_owned()));
-                }
-                Ok(None) => break,
+                Ok(Some(chunk)) => reader.take(chunk.offset, &chunk.bytes).map_err(refused)?,
+                Ok(None) => break reader.finish().map_err(refused)?,
                 // Made-up bytes end here: what has arrived is all.
                 Err(noq::ReadError::Reset(code)) if code == CloseCode::Cut.into() => {
-                    connection.close(CloseCode::Done.into(), b"");
-                    return Ok(None);
+                    break reader.cut().map_err(refused)?;
                 }
                 Err(noq::ReadError::ConnectionLost(error)) => return Err(reason(&error)),
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(failed(CloseCode::Protocol, error.to_string())),
             }
-        }
-        sink.commit().map_err(failed)?;
-        connection.close(CloseCode::Done.into(), b"");
-        Ok(Some(hash.finalize().into()))
+            if let Some(count) = reader.offered().filter(|_| !was_offered) {
+                was_offered = true;
+                let _ = self.notes.send(Note::Offered(count));
+            }
+        };
+        sink.commit().map_err(|error| failed(CloseCode::of(&error), error.text))?;
+        connection.close(CloseCode::Stored.into(), &hash);
+        Ok(Some(hash))
     }
 }
 
-/// Reads a source piece by piece in a thread of its own, as pipes may block.
+/// Reads a source piece by piece in a thread of its own, as pipes may block. An empty piece is the end.
 fn pieces(source: DataSource) -> mpsc::Receiver<Result<Vec<u8>, String>> {
     let (sender, receiver) = mpsc::channel(4);
     let mut source = source;
@@ -850,14 +956,13 @@ fn pieces(source: DataSource) -> mpsc::Receiver<Result<Vec<u8>, String>> {
         loop {
             let mut piece = vec![0; PIECE];
             let read = match source.read(&mut piece) {
-                Ok(0) => return,
                 Ok(count) => {
                     piece.truncate(count);
                     Ok(piece)
                 }
                 Err(error) => Err(format!("cannot read: {error}")),
             };
-            let is_over = read.is_err();
+            let is_over = read.as_ref().map_or(true, Vec::is_empty);
             if sender.blocking_send(read).is_err() || is_over {
                 return;
             }

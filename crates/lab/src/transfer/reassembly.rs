@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-/// Bytes that are held behind a hole at most: a quarter of a second at 2 Gbit/s.
-const MAX_HELD: usize = 1 << 26;
+use cellpace_base::quota::MemoryTally;
+
+/// Bytes that one stream holds behind a hole at most: a quarter of a second at 2 Gbit/s.
+const MAX_HELD: u64 = 1 << 26;
 /// What a held piece takes beside its bytes, so that very small pieces are bounded, too.
-const COST_OF_A_PIECE: usize = 128;
+const COST_OF_A_PIECE: u64 = 128;
 
 /// Holds pieces until what is before them has arrived.
 ///
@@ -18,13 +20,14 @@ pub(super) struct Reassembly {
     /// The stream's next byte that was not handed on.
     next: u64,
     held: BTreeMap<u64, Vec<u8>>,
-    cost: usize,
+    /// What is held, of the memory of all streams.
+    memory: MemoryTally,
 }
 
 impl Reassembly {
-    /// Begins at the stream's byte `next`.
-    pub(super) const fn starting_at(next: u64) -> Self {
-        Self { next, held: BTreeMap::new(), cost: 0 }
+    /// Begins at the stream's first byte; what it holds counts towards `memory`.
+    pub(super) const fn new(memory: MemoryTally) -> Self {
+        Self { next: 0, held: BTreeMap::new(), memory }
     }
 
     /// Takes a piece that overlaps none before it; returns whether it is the next and was not held.
@@ -33,13 +36,19 @@ impl Reassembly {
     ///
     /// Too much waits for what is missing.
     pub(super) fn take(&mut self, offset: u64, bytes: &[u8]) -> Result<bool, String> {
+        if bytes.is_empty() {
+            return Ok(false);
+        }
         if offset == self.next {
             self.next += bytes.len() as u64;
             return Ok(true);
         }
-        self.cost += bytes.len() + COST_OF_A_PIECE;
-        if self.cost > MAX_HELD {
+        let cost = cost_of(bytes);
+        if self.memory.bytes() + cost > MAX_HELD {
             return Err(format!("more than {MAX_HELD} bytes wait for byte {}", self.next));
+        }
+        if !self.memory.add(cost) {
+            return Err("all memory for what arrives out of order is in use".to_owned());
         }
         // The piece may be a small part of a large buffer that many packets came in: a copy.
         self.held.insert(offset, bytes.to_vec());
@@ -54,7 +63,7 @@ impl Reassembly {
         }
         let bytes = entry.remove();
         self.next += bytes.len() as u64;
-        self.cost -= bytes.len() + COST_OF_A_PIECE;
+        self.memory.subtract(cost_of(&bytes));
         Some(bytes)
     }
 
@@ -64,9 +73,14 @@ impl Reassembly {
     }
 }
 
+fn cost_of(bytes: &[u8]) -> u64 {
+    bytes.len() as u64 + COST_OF_A_PIECE
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cellpace_base::quota::MemoryBudget;
     use proptest::prelude::*;
 
     proptest! {
@@ -75,7 +89,7 @@ mod tests {
             lengths in prop::collection::vec(1_usize..40, 1..60),
             keys in prop::collection::vec(any::<u32>(), 60),
         ) {
-            let mut offset = 6;
+            let mut offset = 0;
             let mut pieces = Vec::new();
             let mut whole = Vec::new();
             for (length, key) in lengths.iter().zip(keys) {
@@ -85,7 +99,8 @@ mod tests {
                 offset += *length as u64;
             }
             pieces.sort();
-            let mut reassembly = Reassembly::starting_at(6);
+            let budget = MemoryBudget::new(u64::MAX);
+            let mut reassembly = Reassembly::new(budget.tally());
             let mut got = Vec::new();
             for (_, offset, bytes) in pieces {
                 if reassembly.take(offset, &bytes).unwrap() {
@@ -97,14 +112,30 @@ mod tests {
             }
             prop_assert!(!reassembly.has_holes());
             prop_assert_eq!(got, whole);
-            prop_assert_eq!(reassembly.cost, 0);
+            prop_assert_eq!(budget.used(), 0);
         }
     }
 
     #[test]
     fn what_waits_is_bounded_however_small_its_pieces() {
-        let mut reassembly = Reassembly::starting_at(0);
+        let budget = MemoryBudget::new(u64::MAX);
+        let mut reassembly = Reassembly::new(budget.tally());
         let taken = (1..).take_while(|at| reassembly.take(2 * at, b"x").is_ok());
-        assert_eq!(taken.count(), MAX_HELD / (COST_OF_A_PIECE + 1));
+        assert_eq!(taken.count() as u64, MAX_HELD / (COST_OF_A_PIECE + 1));
+    }
+
+    #[test]
+    fn what_all_streams_hold_is_bounded_and_given_back() {
+        let budget = MemoryBudget::new(10_000);
+        let mut streams: Vec<_> = (0..8).map(|_| Reassembly::new(budget.tally())).collect();
+        let taken = streams.iter_mut().map(|stream| stream.take(7, &[0; 2000]));
+        assert_eq!(taken.filter(Result::is_ok).count(), 4, "2128 bytes each");
+        let error = streams[0].take(3000, &[0; 2000]).unwrap_err();
+        assert!(error.contains("all memory"), "{error}");
+        streams.truncate(1);
+        assert_eq!(budget.used(), 2128);
+        assert_eq!(streams[0].take(0, &[0; 7]), Ok(true));
+        assert_eq!(streams[0].next().map(|bytes| bytes.len()), Some(2000));
+        assert_eq!(budget.used(), 0);
     }
 }

@@ -7,7 +7,7 @@ use cellpace_base::{Span, Time};
 use cellpace_udp::{CloseCode, Driver, FlowError, FlowEvent, FlowId, OutgoingStats};
 
 use super::conclusion::{TransferConditions, TransferResult, conclude, label};
-use super::data::DataSource;
+use super::data::{DataSource, SinkError};
 use super::flow::{FlowData, TransferFlow};
 use super::flows::TransferFlows;
 use super::record::FlowTotals;
@@ -77,7 +77,7 @@ pub struct Transfer<'a> {
 }
 
 /// Makes what is needed for a flow that somebody began: its name and its data.
-pub type Welcome<'a> = Box<dyn FnMut(usize) -> Result<(String, FlowData), String> + 'a>;
+pub type Welcome<'a> = Box<dyn FnMut(usize) -> Result<(String, FlowData), SinkError> + 'a>;
 
 /// Begins another flow.
 pub type Another<'a> = Box<dyn FnMut(&mut Driver, usize) -> Result<TransferFlow, LabError> + 'a>;
@@ -275,9 +275,10 @@ impl<'a> Transfer<'a> {
         let made = self.welcome.as_mut().map(|welcome| welcome(number));
         let (name, end) = match made {
             Some(Ok(made)) => made,
-            Some(Err(reason)) => {
-                flow.close(now, CloseCode::Storage, &reason);
-                self.view.on_warning(&reason);
+            Some(Err(SinkError { text, is_busy })) => {
+                let code = if is_busy { CloseCode::Busy } else { CloseCode::Storage };
+                flow.close(now, code, &text);
+                self.view.on_warning(&text);
                 self.any_failed = true;
                 self.turned_away.push(id);
                 return None;

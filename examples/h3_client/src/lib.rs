@@ -1,4 +1,9 @@
-//! The client.
+//! A file over HTTP/3: what a program on quinn and h3 does to fetch one from a peer that it knows.
+//!
+//! It takes no more than 300 kB of headers (as curl does), skips interim responses (RFC 9114 section
+//! 4.1), and tells a body that was cut short from a whole one.
+
+#![forbid(unsafe_code)]
 
 use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -7,11 +12,56 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
-use cellpace_quic::identity::{Peer, client_config};
-use http::{Request, StatusCode, header};
+use cellpace_quic::identity::{IdentityError, Peer, client_config};
+use http::{Request, Response, StatusCode, header};
 use quinn::{IdleTimeout, VarInt};
 
-use crate::{ALPN, Http3Error};
+/// The name of the protocol in TLS.
+const ALPN: &[u8] = b"h3";
+
+/// Why a download failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Http3Error {
+    /// A certificate cannot be used.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// A file or a socket.
+    #[error("{name}: {error}")]
+    System {
+        /// Which one.
+        name: String,
+        /// The system's words.
+        error: std::io::Error,
+    },
+    /// There is no connection, or it ended.
+    #[error("{0}")]
+    Connection(String),
+    /// The headers do not end.
+    #[error("the server sends more than {MAX_HEADERS} bytes of headers")]
+    Headers,
+    /// The server answers otherwise than with the file.
+    #[error("the server answers {0}")]
+    Status(StatusCode),
+    /// Fewer or more bytes came than the server has announced.
+    #[error("{received} bytes came of {announced}")]
+    Length {
+        /// The header content-length.
+        announced: u64,
+        /// What came.
+        received: u64,
+    },
+}
+
+impl Http3Error {
+    fn system(name: impl Into<String>, error: std::io::Error) -> Self {
+        Self::System { name: name.into(), error }
+    }
+
+    fn connection(error: impl Into<Box<dyn std::error::Error>>) -> Self {
+        Self::Connection(error.into().to_string())
+    }
+}
 
 /// A URL of a file: `https://HOST[:PORT]/PATH`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +106,12 @@ pub struct Download {
 
 /// How much of a download waits to be read.
 const RECEIVE_WINDOW: u32 = 16 << 20;
+/// Bytes until the body, interim responses and the handshake included.
+const MAX_HEADERS: u64 = 300_000;
+/// Bytes that may come at once until the body.
+const HEADER_WINDOW: u32 = 64 << 10;
+/// How often is looked at how many came.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Fetches `url` from `peer` and writes the body to `body` as it comes. Gives up when nothing comes
 /// for `silence`. Must be called on a tokio runtime.
@@ -91,7 +147,7 @@ pub async fn get(
         .map_err(Http3Error::connection)?;
     let drive = async move { std::future::poll_fn(|cx| driver.poll_close(cx)).await };
     let fetch = async {
-        let result = fetch(url, &mut requests, body).await;
+        let result = fetch(url, &connection, &mut requests, body).await;
         drop(requests);
         result
     };
@@ -112,7 +168,8 @@ fn configuration(peer: &Peer, silence: Duration) -> Result<quinn::ClientConfig, 
     transport
         .max_idle_timeout(Some(IdleTimeout::try_from(silence).map_err(Http3Error::connection)?))
         .stream_receive_window(VarInt::from_u32(RECEIVE_WINDOW))
-        .receive_window(VarInt::from_u32(RECEIVE_WINDOW));
+        // Grows when the body begins.
+        .receive_window(VarInt::from_u32(HEADER_WINDOW));
     let mut config = quinn::ClientConfig::new(Arc::new(tls));
     config.transport_config(Arc::new(transport));
     Ok(config)
@@ -120,6 +177,7 @@ fn configuration(peer: &Peer, silence: Duration) -> Result<quinn::ClientConfig, 
 
 async fn fetch(
     url: &Url,
+    connection: &quinn::Connection,
     requests: &mut h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>,
     body: &mut (impl Write + ?Sized),
 ) -> Result<(u64, Duration), Http3Error> {
@@ -129,7 +187,20 @@ async fn fetch(
     let request = request.map_err(Http3Error::connection)?;
     let mut stream = requests.send_request(request).await.map_err(Http3Error::connection)?;
     stream.finish().await.map_err(Http3Error::connection)?;
-    let response = stream.recv_response().await.map_err(Http3Error::connection)?;
+    let watched = connection.clone();
+    // A task of its own: reading what comes without a pause would never let it run.
+    let watch = tokio::spawn(async move {
+        too_much(&watched).await;
+        let code = VarInt::from_u32(h3::error::Code::H3_EXCESSIVE_LOAD.value() as u32);
+        watched.close(code, b"too many headers");
+    });
+    let response = final_response(&mut stream).await;
+    watch.abort();
+    if connection.close_reason() == Some(quinn::ConnectionError::LocallyClosed) {
+        return Err(Http3Error::Headers);
+    }
+    let response = response?;
+    connection.set_receive_window(VarInt::from_u32(RECEIVE_WINDOW));
     if response.status() != StatusCode::OK {
         return Err(Http3Error::Status(response.status()));
     }
@@ -149,6 +220,26 @@ async fn fetch(
     match announced {
         Some(announced) if announced != received => Err(Http3Error::Length { announced, received }),
         _ => Ok((received, began.elapsed())),
+    }
+}
+
+type Stream = h3::client::RequestStream<h3_quinn::BidiStream<Bytes>, Bytes>;
+
+/// The response after those that only say that there will be one.
+async fn final_response(stream: &mut Stream) -> Result<Response<()>, Http3Error> {
+    loop {
+        let response = stream.recv_response().await.map_err(Http3Error::connection)?;
+        if !response.status().is_informational() {
+            return Ok(response);
+        }
+    }
+}
+
+/// Returns once more has come than headers may have: the library collects them whatever their size.
+async fn too_much(connection: &quinn::Connection) {
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    while connection.stats().udp_rx.bytes <= MAX_HEADERS {
+        look.tick().await;
     }
 }
 

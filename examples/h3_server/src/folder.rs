@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
 
 /// A folder whose files are served.
 #[derive(Debug)]
@@ -33,6 +34,33 @@ pub enum NotFound {
     BadPath,
     /// No file of that name can be read.
     Missing,
+    /// The system has no descriptor or memory for it now, or the disk fails: the file may be there.
+    Busy,
+}
+
+impl NotFound {
+    /// Only what says that there is no such file for us is that; the rest is trouble of the system.
+    fn of(error: &io::Error) -> Self {
+        let absent = [
+            Errno::NOENT,
+            Errno::NOTDIR,
+            Errno::ISDIR,
+            Errno::ACCESS,
+            Errno::PERM,
+            Errno::LOOP,
+            Errno::NAMETOOLONG,
+            Errno::INVAL,
+            // Out of the folder.
+            Errno::XDEV,
+            // A pipe or a device without another end.
+            Errno::NXIO,
+            Errno::NODEV,
+        ];
+        match Errno::from_io_error(error) {
+            Some(errno) if !absent.contains(&errno) => Self::Busy,
+            _ => Self::Missing,
+        }
+    }
 }
 
 /// The longest path of a URL.
@@ -57,28 +85,25 @@ impl Folder {
     pub fn find(&self, path: &str) -> Result<Found, NotFound> {
         let name = file_name(path).ok_or(NotFound::BadPath)?;
         let name = if name.as_os_str().is_empty() { PathBuf::from(".") } else { name };
-        let found = self.open_file(&name).map_err(|_| NotFound::Missing)?;
-        match found {
-            Some(found) => Ok(found),
-            None => {
-                let index = self.open_file(&name.join("index.html"));
-                index.ok().flatten().ok_or(NotFound::Missing)
-            }
+        if let Some(found) = self.open_file(&name)? {
+            return Ok(found);
         }
+        self.open_file(&name.join("index.html"))?.ok_or(NotFound::Missing)
     }
 
     /// `None`: a folder.
-    fn open_file(&self, name: &Path) -> io::Result<Option<Found>> {
+    fn open_file(&self, name: &Path) -> Result<Option<Found>, NotFound> {
         // A pipe without a writer must not hold anybody up.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let file = File::from(openat2(&self.root, name, flags, Mode::empty(), inside)?);
-        let facts = file.metadata()?;
+        let file = openat2(&self.root, name, flags, Mode::empty(), inside);
+        let file = File::from(file.map_err(|errno| NotFound::of(&errno.into()))?);
+        let facts = file.metadata().map_err(|error| NotFound::of(&error))?;
         if facts.is_dir() {
             return Ok(None);
         }
         if !facts.is_file() {
-            return Err(io::ErrorKind::NotFound.into());
+            return Err(NotFound::Missing);
         }
         Ok(Some(Found { size: facts.len(), media_type: media_type(name), file }))
     }
@@ -156,6 +181,17 @@ mod tests {
             assert_eq!(name(path), None, "{path}");
         }
         assert_eq!(name(&format!("/{}", "a".repeat(MAX_PATH))), None);
+    }
+
+    #[test]
+    fn what_the_system_lacks_is_not_taken_for_a_missing_file() {
+        let of = |errno: Errno| NotFound::of(&errno.into());
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::IO, Errno::STALE] {
+            assert_eq!(of(errno), NotFound::Busy, "{errno}");
+        }
+        for errno in [Errno::NOENT, Errno::NOTDIR, Errno::ACCESS, Errno::LOOP, Errno::XDEV] {
+            assert_eq!(of(errno), NotFound::Missing, "{errno}");
+        }
     }
 
     #[test]
