@@ -538,7 +538,9 @@ impl Session<'_, '_> {
             place,
         };
         self.flows.insert(number, flow);
-        let task = FlowTask { number, notes: self.notes.0.clone(), progress, memory, is_cut };
+        let silence = Duration::from_nanos(self.plan.silence.as_nanos());
+        let notes = self.notes.0.clone();
+        let task = FlowTask { number, notes, progress, memory, silence, is_cut };
         let running = tokio::spawn(task.run(connecting, data, offered));
         let notes = self.notes.0.clone();
         tokio::spawn(async move {
@@ -807,6 +809,8 @@ struct FlowTask {
     progress: Arc<Progress>,
     /// What may be held of what arrives out of order.
     memory: Arc<MemoryBudget>,
+    /// How long what arrived may wait for what is missing.
+    silence: Duration,
     is_cut: watch::Receiver<bool>,
 }
 
@@ -927,7 +931,16 @@ impl FlowTask {
         });
         let mut was_offered = false;
         let hash = loop {
-            match stream.read_chunk(PIECE).await {
+            let next = stream.read_chunk(PIECE);
+            let next = match reader.has_holes() {
+                // noq 1.4 may drop what it has acknowledged (`Assembler::defragment`): it never comes.
+                true => tokio::time::timeout(self.silence, next).await.map_err(|_| {
+                    let error = "a part of the stream never came".to_owned();
+                    failed(CloseCode::Protocol, error)
+                })?,
+                false => next.await,
+            };
+            match next {
                 Ok(Some(chunk)) => reader.take(chunk.offset, &chunk.bytes).map_err(refused)?,
                 Ok(None) => break reader.finish().map_err(refused)?,
                 // Made-up bytes end here: what has arrived is all.

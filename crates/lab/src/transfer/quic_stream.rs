@@ -130,6 +130,11 @@ impl<W: FnMut(&[u8]) -> Result<(), String>> QuicStreamReader<W> {
         (self.header.len() == HEADER).then(|| u16::from_be_bytes([self.header[4], self.header[5]]))
     }
 
+    /// Whether something waits for what is missing.
+    pub fn has_holes(&self) -> bool {
+        self.reassembly.has_holes()
+    }
+
     /// The next bytes of the stream.
     fn advance(&mut self, mut bytes: &[u8]) -> Result<(), QuicStreamError> {
         let missing = HEADER - self.header.len();
