@@ -22,6 +22,7 @@ const HASH: usize = blake3::OUT_LEN;
 
 /// Why a connection was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
 pub(super) enum CloseCode {
     /// Everything arrived and is stored; the reason is the hash of it.
     Stored = 0xce11_0001,
