@@ -602,7 +602,7 @@ mod tests {
         let read = |path: &Path| std::fs::read_to_string(path).unwrap();
         let (mut file, _) = AppendedFile::open(&path, b"head\n".to_vec()).unwrap();
         assert!(file.write(b"1\n").is_ok());
-        std::fs::File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
         assert!(file.write(b"2\n").is_ok());
         assert_eq!(read(&path), "head\n2\n", "copytruncate");
         std::fs::rename(&path, &old).unwrap();

@@ -613,7 +613,7 @@ fn summary(results: &[ClaimResult<'_>], traces: Option<&Path>) -> String {
         let (number, names) = (differing.len(), differing.join(", "));
         text = format!("\n{count} claims, {number} with another verdict than expected: {names}.\n");
     }
-    let failed = ids(|result| result.has_failed());
+    let failed = ids(cellpace_paper::ClaimResult::has_failed);
     if !failed.is_empty() {
         text = if differing.is_empty() { format!("\n{count} claims.\n") } else { text };
         text += &format!("{} failed: {}.\n", failed.len(), failed.join(", "));
