@@ -602,18 +602,23 @@ fn result_text(result: &ClaimResult<'_>) -> String {
     text
 }
 
+/// The names of the claims whose results are `wanted`.
+fn ids<'a, 'c>(
+    results: &'a [ClaimResult<'c>],
+    wanted: impl Fn(&ClaimResult<'c>) -> bool,
+) -> Vec<&'a str> {
+    results.iter().filter(|result| wanted(result)).map(|result| &*result.claim.id).collect()
+}
+
 fn summary(results: &[ClaimResult<'_>], traces: Option<&Path>) -> String {
-    let ids = |wanted: fn(&ClaimResult<'_>) -> bool| -> Vec<&str> {
-        results.iter().filter(|result| wanted(result)).map(|result| &*result.claim.id).collect()
-    };
     let count = results.len();
     let mut text = format!("\n{count} claims, every verdict as expected.\n");
-    let differing = ids(|result| !result.is_expected() && !result.has_failed());
+    let differing = ids(results, |result| !result.is_expected() && !result.has_failed());
     if !differing.is_empty() {
         let (number, names) = (differing.len(), differing.join(", "));
         text = format!("\n{count} claims, {number} with another verdict than expected: {names}.\n");
     }
-    let failed = ids(cellpace_paper::ClaimResult::has_failed);
+    let failed = ids(results, ClaimResult::has_failed);
     if !failed.is_empty() {
         text = if differing.is_empty() { format!("\n{count} claims.\n") } else { text };
         text += &format!("{} failed: {}.\n", failed.len(), failed.join(", "));
