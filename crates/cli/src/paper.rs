@@ -623,7 +623,7 @@ fn summary(results: &[ClaimResult<'_>], traces: Option<&Path>) -> String {
         text = if differing.is_empty() { format!("\n{count} claims.\n") } else { text };
         text += &format!("{} failed: {}.\n", failed.len(), failed.join(", "));
     }
-    let needing = ids(|result| result.unrun == Some(Unrun::NeedsTraces));
+    let needing = ids(results, |result| result.unrun == Some(Unrun::NeedsTraces));
     if !needing.is_empty() {
         text +=
             &format!("Without recorded traces there is no verdict of {}.\n", needing.join(", "));
