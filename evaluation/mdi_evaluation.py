@@ -425,10 +425,9 @@ def pictures():
             call("mdi", "train", "--cc", TEACHER, "--trace", "lte-driving", "--trace",
                  "hspa-walking", "--users", 1, "--rtt", "20ms", "--states",
                  f"absolute:bin={q}ms", "-o", "profile", cwd=folder)
-            call("mdi", "show", "profile", "--json", f"{q}.json", cwd=folder)
-            call("report", f"{q}.json", "--svg", str(q), cwd=folder)
-            [matrix] = [file for file in (Path(folder) / str(q)).iterdir() if "transitions" in file.name]
-            write(ROOT / "docs" / "img" / f"mdi-matrix-{q}ms.svg", matrix.read_text())
+            call("mdi", "show", "profile", "--report", f"{q}.html", cwd=folder)
+            svg = picture(Path(folder) / f"{q}.html", f"{TEACHER}: transitions")
+            write(ROOT / "docs" / "img" / f"mdi-matrix-{q}ms.svg", svg)
 
 
 # The page -------------------------------------------------------------------------------------------

@@ -67,11 +67,6 @@ def page_of(documents: Iterable[tuple[str, str]]) -> str:
     return _native.page(list(documents))
 
 
-def charts_of(documents: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Returns the charts of named documents."""
-    return dict(_native.charts(list(documents)))
-
-
 def write_text(path: str | PathLike[str], text: str) -> None:
     """Writes a file aside and renames it."""
     aside = f"{fspath(path)}.{os.getpid()}.partial"

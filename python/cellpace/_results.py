@@ -9,7 +9,7 @@ from os import PathLike
 from typing import Any
 
 from cellpace import _native
-from cellpace._report import charts_of, page_of, write_text
+from cellpace._report import page_of, write_text
 from cellpace._table import Table, from_json
 
 _MOST_RUNS_ON_A_PAGE = 64
@@ -77,10 +77,6 @@ class Results(Table):
     def report(self, path: str | PathLike[str]) -> None:
         """Writes the page to a file."""
         write_text(path, self.page())
-
-    def charts(self) -> dict[str, str]:
-        """Returns the charts as SVG, by the name of a file for each."""
-        return charts_of([("result", self.to_json())])
 
 
 def _of_json(text: str) -> Results:

@@ -67,8 +67,6 @@ pub struct Param {
     pub help: &'static str,
     /// Where it comes from: paper and equation or section, RFC section, or the original code.
     pub source: &'static str,
-    /// The key that it had in earlier versions; empty: none.
-    pub was: &'static str,
     /// Whether only experts need it: help shows it on request.
     pub expert: bool,
     /// Whether a search should try its values on a logarithmic scale.

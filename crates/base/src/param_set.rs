@@ -203,12 +203,10 @@ fn no_assignment(owner: &str, part: &str, presets: &[Preset]) -> ParamError {
 
 fn unknown_key(owner: &str, key: &str, table: &[Param]) -> ParamError {
     let keys = || table.iter().map(|param| param.key);
-    let renamed = table.iter().find(|param| !param.was.is_empty() && param.was == key);
-    let hint = match (renamed, nearest(key, keys())) {
-        (Some(param), _) => format!("; it is `{}` now", param.key),
-        (None, Some(near)) => format!("; did you mean `{near}`?"),
-        (None, None) if table.is_empty() => "; it has none".to_owned(),
-        (None, None) => format!("; it has {}", keys().collect::<Vec<_>>().join(", ")),
+    let hint = match nearest(key, keys()) {
+        Some(near) => format!("; did you mean `{near}`?"),
+        None if table.is_empty() => "; it has none".to_owned(),
+        None => format!("; it has {}", keys().collect::<Vec<_>>().join(", ")),
     };
     ParamError::UnknownKey { owner: owner.into(), key: key.into(), hint }
 }
@@ -218,7 +216,7 @@ fn unknown_key(owner: &str, key: &str, table: &[Param]) -> ParamError {
 ///
 /// Each parameter has its help as documentation, a type (see [`ParamValue`]), its default as it
 /// would be written (`""`: unset, for an `Option`), a range where the type needs one, perhaps a
-/// unit and the key that it had in earlier versions, and its source. `logarithmic` is for those
+/// unit, and its source. `logarithmic` is for those
 /// who search for good values. Parameters in `expert` are shown on request, those of other sets
 /// in `with` become fields that hold these sets.
 ///
@@ -234,7 +232,7 @@ fn unknown_key(owner: &str, key: &str, table: &[Param]) -> ParamError {
 ///     /// The parameters of an example.
 ///     pub struct ExampleParams {
 ///         /// Delay over base delay
-///         ratio: f64 = "6" in 1.0..=100.0, was "r", from "Eq. 4", logarithmic;
+///         ratio: f64 = "6" in 1.0..=100.0, from "Eq. 4", logarithmic;
 ///         /// Time between two decisions
 ///         epoch: Span = "5ms" in Span::from_millis(1)..=Span::from_secs(1), from "section 5";
 ///     }
@@ -249,8 +247,8 @@ fn unknown_key(owner: &str, key: &str, table: &[Param]) -> ParamError {
 ///
 /// let params = ExampleParams::parse("example", "code,epoch=20ms")?;
 /// assert_eq!((params.ratio, params.version), (4.0, Version::Code));
-/// let refused = ExampleParams::parse("example", "r=2").unwrap_err();
-/// assert_eq!(refused.to_string(), "`example` has no parameter `r`; it is `ratio` now");
+/// let refused = ExampleParams::parse("example", "ratoi=2").unwrap_err();
+/// assert_eq!(refused.to_string(), "`example` has no parameter `ratoi`; did you mean `ratio`?");
 /// # Ok::<(), cellpace_base::ParamError>(())
 /// ```
 #[macro_export]
@@ -261,7 +259,7 @@ macro_rules! params {
             $(
                 $(#[doc = $help:literal])+
                 $key:ident : $type:ty = $default:literal $(in $range:expr)?
-                $(, unit $unit:literal)? $(, was $was:literal)?
+                $(, unit $unit:literal)?
                 , from $source:expr $(, $mark:ident)? ;
             )*
         }
@@ -269,7 +267,7 @@ macro_rules! params {
             $(
                 $(#[doc = $expert_help:literal])+
                 $expert:ident : $expert_type:ty = $expert_default:literal $(in $expert_range:expr)?
-                $(, unit $expert_unit:literal)? $(, was $expert_was:literal)?
+                $(, unit $expert_unit:literal)?
                 , from $expert_source:expr $(, $expert_mark:ident)? ;
             )*
         })?
@@ -300,12 +298,12 @@ macro_rules! params {
                         let groups: &[&[$crate::Param]] = &[
                             &[$($crate::params!(@param false
                                 $key, concat!($($help),+), $type, $default, [$($range)?],
-                                [$($unit)?], [$($was)?], $source, [$($mark)?])),*],
+                                [$($unit)?], $source, [$($mark)?])),*],
                             $($(<$group_type as $crate::ParamSet>::table(),)+)?
                             $(&[$($crate::params!(@param true
                                 $expert, concat!($($expert_help),+), $expert_type,
                                 $expert_default, [$($expert_range)?], [$($expert_unit)?],
-                                [$($expert_was)?], $expert_source, [$($expert_mark)?])),*],)?
+                                $expert_source, [$($expert_mark)?])),*],)?
                         ];
                         let mut table = groups.concat();
                         table.sort_by_key(|param| param.expert);
@@ -331,7 +329,7 @@ macro_rules! params {
     (@bounds $range:expr) => { $range };
 
     (@param $is_expert:literal $key:ident, $help:expr, $type:ty, $default:literal,
-        [$($range:expr)?], [$($unit:literal)?], [$($was:literal)?], $source:expr, [$($mark:ident)?]
+        [$($range:expr)?], [$($unit:literal)?], $source:expr, [$($mark:ident)?]
     ) => {
         $crate::Param {
             key: stringify!($key),
@@ -340,7 +338,6 @@ macro_rules! params {
             unit: concat!($($unit)?),
             help: str::trim_ascii_start($help),
             source: $source,
-            was: concat!($($was)?),
             expert: $is_expert,
             logarithmic: $crate::params!(@is_logarithmic $($mark)?),
         }
@@ -380,7 +377,7 @@ mod tests {
         struct TestParams {
             /// Delay over base delay,
             /// in two lines
-            ratio: f64 = "6" in 1.0..=100.0, unit "RTT", was "r", from "Eq. 4", logarithmic;
+            ratio: f64 = "6" in 1.0..=100.0, unit "RTT", from "Eq. 4", logarithmic;
             /// Share that is left
             share: f64 = "0.7" in 0.1..=1.0, from "Eq. 6";
             /// Time between decisions
@@ -456,7 +453,6 @@ mod tests {
     #[test]
     fn errors_name_the_key_and_the_nearest() {
         assert_eq!(refused("epcoh=5ms"), "`x` has no parameter `epcoh`; did you mean `epoch`?");
-        assert_eq!(refused("r=2"), "`x` has no parameter `r`; it is `ratio` now");
         assert_eq!(
             refused("zzzzzzzzzzzz=5"),
             "`x` has no parameter `zzzzzzzzzzzz`; it has ratio, share, epoch, file, max_window, \
@@ -487,7 +483,7 @@ mod tests {
     fn the_table_says_what_was_declared() {
         let table = TestParams::table();
         let ratio = &table[0];
-        assert_eq!((ratio.key, ratio.default, ratio.unit, ratio.was), ("ratio", "6", "RTT", "r"));
+        assert_eq!((ratio.key, ratio.default, ratio.unit), ("ratio", "6", "RTT"));
         assert_eq!(ratio.kind, ParamKind::Number(1.0, 100.0));
         assert_eq!((ratio.help, ratio.source), ("Delay over base delay, in two lines", "Eq. 4"));
         assert!(ratio.logarithmic && !table[1].logarithmic);

@@ -473,28 +473,6 @@ mod tests {
     }
 
     #[test]
-    fn parameters_have_one_name_in_all_controllers() {
-        for (old, new) in [
-            ("verus:m=0.5", "verus:loss_factor=0.5"),
-            ("cubic:beta=0.5", "cubic:loss_factor=0.5"),
-            ("bic:beta=0.5", "bic:loss_factor=50%"),
-            ("mdi:m=0.5", "mdi:loss_factor=0.5"),
-            ("ledbat:min_cwnd=1", "ledbat:min_window=1pkts"),
-            ("copa:init_cwnd=4pkts", "copa:initial_window=4pkts"),
-            ("vegas:initial=4pkts", "vegas:initial_window=4pkts"),
-            ("newreno:max_cwnd=4pkts", "newreno:max_window=4pkts"),
-            ("cubic:hystart_detect=train", "cubic:hystart=train"),
-        ] {
-            let (controller, assignment) = new.split_once(':').unwrap();
-            let key = assignment.split_once('=').unwrap().0;
-            let message = old.parse::<ControllerSpec>().unwrap_err().to_string();
-            assert!(message.starts_with(&format!("`{controller}` has no parameter")), "{message}");
-            assert!(message.ends_with(&format!("it is `{key}` now")), "{message}");
-            assert!(new.parse::<ControllerSpec>().is_ok(), "{new}");
-        }
-    }
-
-    #[test]
     fn controllers_show_at_most_four_parameters_on_average() {
         let params = registry().iter().flat_map(ControllerInfo::params);
         let shown = params.filter(|param| !param.expert).count();

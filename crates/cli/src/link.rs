@@ -15,8 +15,6 @@ use crate::dashboard::DashboardOptions;
 use crate::error::CommandError;
 use crate::link_change::{change_running_link, read_change};
 use crate::link_dashboard::LinkDashboard;
-use crate::link_live::{self, LiveView};
-use crate::link_output::ProgramOutput;
 use crate::link_report::LinkReport;
 use crate::link_watch::{Log, Watch, WatchOptions};
 use crate::options::Verbosity;
@@ -82,9 +80,6 @@ pub(crate) struct LinkArgs {
     /// Write what became of every packet, as Parquet; as a capture with extension pcapng
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     log: Option<PathBuf>,
-    /// Show capacity, throughput and queue delay on the terminal as it runs
-    #[arg(long, help_heading = "Output")]
-    live: bool,
     #[command(flatten)]
     dashboard: DashboardOptions,
     #[command(flatten)]
@@ -107,18 +102,12 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, CommandError> {
     let log = log.map_err(CommandError::failed)?;
     let link = EmulatedLink::open(spec(args, &directions)).map_err(CommandError::failed)?;
 
-    let output = ProgramOutput::default();
     let mut program = program(args);
     let name = name(&program);
-    let readers = match args.live {
-        true => Some(output.redirect(&mut program).map_err(CommandError::failed)?),
-        false => None,
-    };
     if args.files.use_stdout() {
         program.stdout(io::stderr().as_fd().try_clone_to_owned().map_err(CommandError::failed)?);
     }
     let title = trace.map_or_else(|| "unlimited".to_owned(), cellpace_lab::shown_name);
-    let live = live_view(args, &title, &directions, &output)?;
     let dashboard = args.dashboard.open("link", title.clone(), None, args.verbosity)?;
     let dashboard = dashboard.map(LinkDashboard::new);
     let far = args.far.as_ref().map(|far| shell_command(far));
@@ -130,13 +119,9 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, CommandError> {
     }
     let (verbosity, nat, may_nat) = (args.verbosity, args.nat, !link.is_isolated());
     let options = WatchOptions { name: name.clone(), verbosity, nat, may_nat };
-    let watch = Watch::new(&directions, options, log, live, dashboard);
-    // With an error, the observer is gone, and the view with it.
+    let watch = Watch::new(&directions, options, log, dashboard);
     let mut ended = link.run(program, far, watch);
     let logged = ended.as_mut().map_or(Ok(()), |ended| ended.observer.finish());
-    if let Some(readers) = readers {
-        output.print(readers);
-    }
     let ended = match ended {
         Ok(ended) => ended,
         Err(error) => return not_started(&error),
@@ -156,26 +141,12 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, CommandError> {
     Ok(ExitCode::from(ended.exit_code))
 }
 
-fn live_view(
-    args: &LinkArgs,
-    title: &str,
-    directions: &Directions,
-    output: &ProgramOutput,
-) -> Result<Option<LiveView>, CommandError> {
-    if !args.live {
-        return Ok(None);
-    }
-    let trace = directions.down.trace.as_ref();
-    LiveView::start(title.to_owned(), trace, args.path.link.seed, output.clone()).map(Some)
-}
-
 /// Refuses what cannot be done before anything is.
 fn check(args: &LinkArgs) -> Result<(), CommandError> {
     let [json, report] = args.files.options();
     check_files(&[json, report, ("--log", args.log.as_deref())])?;
     refuse_stdout("--report", report.1, "a page")?;
-    args.dashboard.check()?;
-    if args.live { link_live::check() } else { Ok(()) }
+    args.dashboard.check()
 }
 
 fn spec(args: &LinkArgs, directions: &Directions) -> LinkSpec {

@@ -6,8 +6,8 @@ use cellpace_base::{Span, Time};
 use cellpace_emu::{LinkOutcome, LinkTally};
 use cellpace_measure::Series;
 use cellpace_path::schedule::capacity_between;
-use cellpace_path::{PathSpec, TraceSpec};
-use cellpace_report::{Comparison, RealTime, Run, short};
+use cellpace_path::{PathSpec, Schedule};
+use cellpace_report::{Comparison, RealTime, RealTimeDirection, Run, short};
 
 use crate::error::CommandError;
 use crate::link_watch::Watch;
@@ -86,7 +86,7 @@ impl LinkReport<'_> {
         let late = |quantile| short(ended.lateness.quantile_ms(quantile) * 1e3);
         let [down, up] = self.lanes();
         let mut rates = self.rates("down", &down);
-        if self.offers(&up).iter().any(|offer| offer.trace.is_some()) {
+        if self.offers(&up).iter().any(LinkOffer::has_limit) {
             rates += &format!(", {}", self.rates("up", &up));
         }
         format!(
@@ -124,23 +124,24 @@ impl LinkReport<'_> {
         Time::ZERO + self.ended.duration
     }
 
-    /// The traces of a direction, each with the time for which it was used.
-    fn offers(&self, lane: &LinkLane<'_>) -> Vec<LinkOffer> {
+    /// The paths of a direction, each with the time for which it was used.
+    fn offers<'a>(&'a self, lane: &LinkLane<'a>) -> Vec<LinkOffer<'a>> {
         let changes = self.ended.observer.changes.iter();
-        let later = changes.map(|change| (change.at, change.paths[lane.which].trace.clone()));
-        let all: Vec<_> =
-            [(Time::ZERO, lane.path.trace.clone())].into_iter().chain(later).collect();
+        let later = changes.map(|change| (change.at, &change.paths[lane.which]));
+        let all: Vec<(Time, &PathSpec)> =
+            [(Time::ZERO, lane.path)].into_iter().chain(later).collect();
         let ends = all[1..].iter().map(|(at, _)| *at).chain([self.end()]);
+        let is_reverse = lane.which == 1;
         all.iter()
             .zip(ends)
-            .map(|((from, trace), to)| LinkOffer { from: *from, to, trace: trace.clone() })
+            .map(|(&(from, path), to)| LinkOffer { from, to, path, is_reverse })
             .collect()
     }
 
     /// Bytes that a direction offered from `from` to the end; 0 where it had no limit for a while.
     fn capacity(&self, lane: &LinkLane<'_>, from: Time) -> u64 {
         let offers = self.offers(lane);
-        if offers.iter().any(|offer| offer.trace.is_none()) {
+        if !offers.iter().all(LinkOffer::has_limit) {
             return 0;
         }
         let offers = offers.into_iter();
@@ -179,7 +180,7 @@ impl LinkReport<'_> {
             seed: self.seed,
             rtt_ms: self.directions.rtt.as_millis_f64(),
             queue: lane.path.queue.to_string(),
-            loss: lane.path.loss.mean(),
+            loss: lane.path.loss.mean_until(self.ended.duration),
             flows: figures.per_flow.len(),
             duration_s: self.ended.duration.as_secs_f64(),
             skip_s: self.directions.skip.as_secs_f64(),
@@ -196,6 +197,11 @@ impl LinkReport<'_> {
         let late = |quantile| self.ended.lateness.quantile_ms(quantile) * 1e3;
         let (asked, reached) = self.mbps(lane);
         RealTime {
+            direction: if lane.which == 0 {
+                RealTimeDirection::Down
+            } else {
+                RealTimeDirection::Up
+            },
             late_p50_us: late(0.5),
             late_p99_us: late(0.99),
             late_max_us: late(1.0),
@@ -232,19 +238,33 @@ impl LinkReport<'_> {
     }
 }
 
-/// A trace, and the time for which it was used.
-struct LinkOffer {
+/// A path, and the time for which it was used.
+struct LinkOffer<'a> {
     from: Time,
     to: Time,
-    trace: Option<TraceSpec>,
+    path: &'a PathSpec,
+    /// It is that from the program: its randomness has another seed.
+    is_reverse: bool,
 }
 
-impl LinkOffer {
+impl LinkOffer<'_> {
+    fn has_limit(&self) -> bool {
+        self.path.trace.is_some()
+    }
+
+    /// The opportunities that drove the link.
+    fn schedule(&self, seed: u64) -> Option<Box<dyn Schedule>> {
+        let schedule = match self.is_reverse {
+            true => self.path.schedule_reverse(seed),
+            false => self.path.schedule(seed),
+        };
+        // It was built once already, for the run.
+        schedule.ok().flatten()
+    }
+
     /// Bytes that it offered between two times each, which must be in order.
     fn bytes_each(&self, seed: u64, times: &mut dyn Iterator<Item = (Time, Time)>) -> Vec<u64> {
-        // It was built once already, for the run.
-        let schedule = self.trace.as_ref().and_then(|trace| trace.build(seed).ok());
-        let Some(mut schedule) = schedule else { return Vec::new() };
+        let Some(mut schedule) = self.schedule(seed) else { return Vec::new() };
         let between = |(from, to): (Time, Time)| {
             let (from, to) = (from.max(self.from), to.min(self.to));
             if from < to { capacity_between(schedule.as_mut(), from, to) } else { 0 }

@@ -1,4 +1,4 @@
-//! What watches the packets of a link while it runs: figures, logs, the view on the terminal.
+//! What watches the packets of a link while it runs: figures, logs, the dashboard.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,7 +10,6 @@ use cellpace_emu::{
 use cellpace_report::{PacketLog, ReportError};
 
 use crate::link_dashboard::LinkDashboard;
-use crate::link_live::LiveView;
 use crate::options::Verbosity;
 use crate::path_options::Directions;
 
@@ -26,12 +25,9 @@ pub(crate) struct Watch {
     log: Option<Log>,
     /// The first error; afterwards nothing is logged any more.
     failed: Option<ReportError>,
-    live: Option<LiveView>,
     dashboard: Option<LinkDashboard>,
     /// What was said about destinations that cannot be reached: the first, or with `-v` all.
     unreachable: Vec<SocketAddr>,
-    /// Lines that wait until the terminal is free.
-    held: Vec<String>,
 }
 
 /// What the watch has to know of the link.
@@ -79,7 +75,6 @@ impl Watch {
         directions: &Directions,
         options: WatchOptions,
         log: Option<Log>,
-        live: Option<LiveView>,
         dashboard: Option<LinkDashboard>,
     ) -> Self {
         let tally = || LinkTally::new(directions.skip);
@@ -91,20 +86,16 @@ impl Watch {
             options,
             log,
             failed: None,
-            live,
             dashboard,
             unreachable: Vec::new(),
-            held: Vec::new(),
         }
     }
 
-    /// Gives the terminal back, and the log its name.
+    /// Ends the dashboard, and gives the log its name.
     pub(crate) fn finish(&mut self) -> Result<(), ReportError> {
-        self.live = None;
         if let Some(dashboard) = self.dashboard.take() {
             dashboard.finish();
         }
-        self.held.drain(..).for_each(|line| self.options.verbosity.note(&line));
         match (self.failed.take(), self.log.take()) {
             (Some(error), _) => Err(error),
             (None, Some(log)) => log.finish(),
@@ -119,14 +110,6 @@ impl Watch {
             self.failed = Some(error);
         }
     }
-
-    /// Prints a line, now or once the terminal is free.
-    fn note(&mut self, line: String) {
-        match self.live {
-            Some(_) => self.held.push(line),
-            None => self.options.verbosity.note(&line),
-        }
-    }
 }
 
 impl LinkObserver for Watch {
@@ -139,9 +122,6 @@ impl LinkObserver for Watch {
             tally.record(&seen.record, self.latest[back]);
         }
         self.latest[own] = seen.record.one_way_delay();
-        if let Some(live) = &mut self.live {
-            live.record(seen);
-        }
         if let Some(dashboard) = &mut self.dashboard {
             dashboard.record(seen);
         }
@@ -160,31 +140,24 @@ impl LinkObserver for Watch {
     }
 
     fn on_change(&mut self, change: &LinkChange) {
-        if let Some(live) = &mut self.live {
-            live.change(change);
-        } else {
-            let at = (change.at - Time::ZERO).as_secs_f64();
-            let text = || format!("link: {at:.3} s: {}", change.settings.join(" "));
-            self.options.verbosity.detail(text);
-        }
+        let at = (change.at - Time::ZERO).as_secs_f64();
+        let text = || format!("link: {at:.3} s: {}", change.settings.join(" "));
+        self.options.verbosity.detail(text);
         self.changes.push(change.clone());
     }
 
     fn on_unreachable(&mut self, destination: SocketAddr) {
         if self.unreachable.is_empty() {
-            self.note(unreachable_text(destination, &self.options));
+            self.options.verbosity.note(&unreachable_text(destination, &self.options));
         } else if self.unreachable.len() >= MAX_NAMED || self.unreachable.contains(&destination) {
             return;
-        } else if self.live.is_none() {
+        } else {
             self.options.verbosity.detail(|| format!("link: {destination} cannot be reached"));
         }
         self.unreachable.push(destination);
     }
 
     fn on_tick(&mut self, now: Time) {
-        if let Some(live) = &mut self.live {
-            live.draw(now);
-        }
         if let Some(dashboard) = &mut self.dashboard {
             dashboard.tick(now);
         }

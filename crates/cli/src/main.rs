@@ -18,9 +18,6 @@ mod line_writer;
 mod link;
 mod link_change;
 mod link_dashboard;
-#[cfg_attr(not(feature = "live"), path = "link_live_missing.rs")]
-mod link_live;
-mod link_output;
 mod link_report;
 mod link_watch;
 mod mdi;

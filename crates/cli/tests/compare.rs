@@ -98,18 +98,12 @@ fn the_same_command_gives_the_same_bytes_whatever_the_number_of_jobs() {
         let folder = Folder::new();
         let ccs = "--cc verus:r=2 --cc cubic --cc bbr --repeat 2";
         let table = folder.good(&format!("compare {RESTLESS} {ccs} {write} {more}"));
-        folder.good("report r.json --svg charts");
-        (table, folder.read("r.json"), folder.read("r.html"), folder.contents("charts"))
+        (table, folder.read("r.json"), folder.read("r.html"))
     };
     let one = all("--jobs 1");
     assert!(one == all("--jobs 4") && one == all(""));
-    assert!(
-        !one.3.is_empty() && one.3.iter().all(|(name, _)| name.ends_with(".svg")),
-        "{:?}",
-        one.3
-    );
     let other = all("--seed 2");
-    assert!(one.0 != other.0 && one.1 != other.1 && one.2 != other.2 && one.3 != other.3);
+    assert!(one.0 != other.0 && one.1 != other.1 && one.2 != other.2);
 }
 
 #[test]
@@ -222,20 +216,17 @@ fn traces_of_the_same_name_in_two_folders_stay_apart() {
     assert!(results.get("repeated").is_none(), "{results}");
 }
 
-/// The slashes of generated traces part no folders, in names of charts neither.
+/// The slashes of generated traces part no folders.
 #[test]
 fn generated_traces_are_shown_whole() {
     let folder = Folder::new();
     let args = "compare --trace step:1mbit/1s,2mbit/1s --trace step:2mbit/1s,1mbit/1s --cc fixed \
                 --duration 3s --json r.json --report r.html";
     let table = folder.good(args);
-    folder.good("report r.json --svg charts");
     for trace in ["step:1mbit/1s,2mbit/1s", "step:2mbit/1s,1mbit/1s"] {
         assert!(table.contains(trace), "{table}");
     }
-    // Each trace has its scatter, throughput, delay and distribution.
-    assert_eq!(folder.contents("charts").len(), 8);
-    assert_eq!(folder.names(), ["charts", "r.html", "r.json"]);
+    assert_eq!(folder.names(), ["r.html", "r.json"]);
 }
 
 #[test]

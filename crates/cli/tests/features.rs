@@ -29,13 +29,6 @@ fn features_that_are_missing_are_named() {
     is_named(&folder, "kernel", cfg!(feature = "kernel"), "kernel install");
     is_named(&folder, "kernel", cfg!(feature = "kernel"), "attach --port 80");
     is_named(&folder, "quic", cfg!(feature = "quic"), "recv --quic");
-    is_named(&folder, "live", cfg!(feature = "live"), "link --live -- true");
-    let has_png = cfg!(feature = "png");
-    if !has_png {
-        folder.good(&format!("{compare} --json a.json"));
-        is_named(&folder, "png", has_png, "report a.json --png pictures");
-        std::fs::remove_file(folder.path("a.json")).unwrap();
-    }
     if !has_parquet {
         assert_eq!(folder.names(), [""; 0], "nothing else is left");
     }

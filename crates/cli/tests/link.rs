@@ -17,6 +17,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use cellpace_base::{Span, Time};
+use cellpace_path::PathSpec;
+use cellpace_path::schedule::capacity_between;
 use pcap_file::pcapng::{Block, PcapNgReader};
 use program::links::{is_root, possible, shell};
 use program::{Folder, Outcome, eventually, measured::measured, number, signal};
@@ -470,15 +473,12 @@ fn wrong_usage_is_refused_before_anything_runs() {
     let folder = Folder::new();
     for (args, said) in [
         ("link --trace constant:12 -- true", "needs a unit"),
-        ("link --rate 1mbit -- true", "write --trace constant:12mbit"),
         ("link --trace gone -- true", "--trace: there is no trace file `gone`"),
-        ("link --acks delayed:40ms -- true", "--acks: it is the program"),
         ("link --log - -- true", "--log: a packet log needs a file"),
         ("link --json gone/x -- true", "no such folder"),
         ("link --log x --json x -- true", "both write"),
         ("link --expose 0 -- true", "--expose"),
         ("link --expose localhost:80 -- true", "a port from 1 to 65535, or an address before it"),
-        ("link --live -- true", "not a terminal"),
     ] {
         folder.refused(args, said);
     }
@@ -602,6 +602,42 @@ fn json_on_standard_output_is_alone_there() {
     assert_eq!(json["runs"].as_array().unwrap().len(), 2, "down and up");
     assert_eq!(json["runs"][1]["trace"], "constant:3mbit");
     assert!(outcome.stderr.starts_with("hello\n"), "{}", outcome.stderr);
+}
+
+/// A profile is drawn anew for each direction: what is counted and drawn is what drove the link.
+#[test]
+fn the_capacity_of_the_uplink_is_that_of_its_own_realisation() {
+    if !possible() {
+        return;
+    }
+    let args = "--trace lte-driving --uplink lte-driving --seed 5 --handover 1s/500ms --json -";
+    let outcome = shell(args, "sleep 3");
+    let json: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let path = PathSpec {
+        trace: Some("lte-driving".parse().unwrap()),
+        handovers: vec!["1s/500ms".parse().unwrap()],
+        ..PathSpec::default()
+    };
+    let schedules = [path.schedule(5), path.schedule_reverse(5)];
+    let mut offered = Vec::new();
+    for (run, schedule) in json["runs"].as_array().unwrap().iter().zip(schedules) {
+        let seconds = number(run, "/duration_s");
+        let end = Time::ZERO + Span::from_secs_f64(seconds);
+        let bytes = capacity_between(schedule.unwrap().unwrap().as_mut(), Time::ZERO, end);
+        let (capacity, rate) = (number(run, "/capacity_mbps"), bytes as f64 * 8e-6 / seconds);
+        assert!((capacity / rate - 1.0).abs() < 0.01, "{capacity} of {rate}");
+        let drawn: f64 = run["series"]["capacity_mbps"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(Value::as_f64)
+            .sum();
+        let drawn = drawn * number(run, "/series/bin_s") / seconds;
+        assert!((drawn / rate - 1.0).abs() < 0.05, "{drawn} of {rate}");
+        offered.push(capacity);
+    }
+    assert_eq!(json["runs"][1]["real_time"]["direction"], "up");
+    assert!((offered[0] / offered[1] - 1.0).abs() > 0.02, "two realisations: {offered:?}");
 }
 
 #[test]

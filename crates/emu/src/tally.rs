@@ -129,6 +129,7 @@ impl LinkTally {
         let seconds = (end - self.skip).as_secs_f64();
         let mut queue = DelaySketch::new();
         self.flows.iter().for_each(|flow| queue.merge(&flow.queue));
+        let (jain, jain_seconds) = self.jain(end);
         Figures {
             capacity_mbps: mbps(capacity, seconds),
             throughput_mbps: mbps(self.bytes, seconds),
@@ -142,15 +143,16 @@ impl LinkTally {
             chain: None,
             handover_drops: 0,
             handovers: 0,
-            jain: self.jain(end),
+            jain,
+            jain_seconds: Some(jain_seconds),
             per_flow: self.flows.iter().map(FlowCounts::figures).collect(),
             pings: Vec::new(),
         }
     }
 
     /// Eq. 7 of the Verus paper and its text: Jain's index over windows of one second among the
-    /// flows that were on during the whole of it, then the mean.
-    fn jain(&self, end: Time) -> f64 {
+    /// flows that were on during the whole of it, then the mean; and the number of these windows.
+    fn jain(&self, end: Time) -> (f64, u64) {
         let windows = (end - self.skip).as_nanos() / 1_000_000_000;
         let mut shares: HashMap<u64, Vec<f64>> = HashMap::new();
         for flow in &self.flows {
@@ -169,7 +171,9 @@ impl LinkTally {
             .filter(|shares| shares.len() > 1 && shares.iter().any(|share| *share > 0.0))
             .map(|shares| jain_index(shares))
             .collect();
-        if indices.is_empty() { 1.0 } else { indices.iter().sum::<f64>() / indices.len() as f64 }
+        let seconds = indices.len() as u64;
+        let mean = if seconds == 0 { 1.0 } else { indices.iter().sum::<f64>() / seconds as f64 };
+        (mean, seconds)
     }
 }
 

@@ -45,7 +45,7 @@ impl PlannedRun {
             seed: self.seed,
             rtt_ms: scenario.base_rtt().as_millis_f64(),
             queue: scenario.queue.to_string(),
-            loss: scenario.loss.mean(),
+            loss: scenario.loss.mean_until(scenario.duration),
             flows: scenario.flows.len(),
             duration_s: scenario.duration.as_secs_f64(),
             skip_s: scenario.skip.as_secs_f64(),

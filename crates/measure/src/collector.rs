@@ -64,6 +64,10 @@ pub struct Figures {
     /// Jain's index over windows of one second among the controlled flows that were on, then the mean
     /// (Eq. 7 of the Verus paper and its text).
     pub jain: f64,
+    /// The seconds of which `jain` is the mean: those during the whole of which at least two such flows were
+    /// on, and something left the link. 0: nothing was shared, and `jain` is 1. Results of earlier versions do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jain_seconds: Option<u64>,
     /// Each flow's own figures.
     pub per_flow: Vec<FlowFigures>,
     /// Series of echo requests, where the scenario has any.
@@ -314,6 +318,7 @@ impl Collector {
             }
         };
         let bytes: u64 = self.flows.iter().map(|flow| flow.bytes).sum();
+        let (jain, jain_seconds) = self.jain.finish();
         let figures = Figures {
             capacity_mbps: mbps(capacity_bytes, seconds),
             throughput_mbps: mbps(bytes, seconds),
@@ -326,7 +331,8 @@ impl Collector {
             marked: self.flows.iter().map(|flow| flow.marked).sum(),
             handover_drops: self.handover_drops,
             handovers: 0,
-            jain: self.jain.finish(),
+            jain,
+            jain_seconds: Some(jain_seconds),
             per_flow: self.flows.iter().map(|flow| flow.figures(self.window)).collect(),
             chain: None,
             pings: Vec::new(),
@@ -406,9 +412,11 @@ impl JainWindows {
         self.bytes[flow] += u64::from(bytes);
     }
 
-    fn finish(&mut self) -> f64 {
+    /// The mean, and the number of windows.
+    fn finish(&mut self) -> (f64, u64) {
         self.close();
-        if self.windows == 0 { 1.0 } else { self.sum / self.windows as f64 }
+        let mean = if self.windows == 0 { 1.0 } else { self.sum / self.windows as f64 };
+        (mean, self.windows)
     }
 
     /// A window counts when at least two controlled flows were on through all of it and something left.

@@ -22,7 +22,7 @@ pub(crate) fn record(scenario: &Scenario, outcome: Outcome, keeps_series: bool) 
         seed: scenario.seed,
         rtt_ms: scenario.base_rtt().as_millis_f64(),
         queue: scenario.queue.to_string(),
-        loss: scenario.loss.mean(),
+        loss: scenario.loss.mean_until(scenario.duration),
         flows: scenario.flows.len(),
         duration_s: scenario.duration.as_secs_f64(),
         skip_s: scenario.skip.as_secs_f64(),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use cellpace_base::{ParamError, ParamSet, Random, Time, params, parse_fraction, split_name};
+use cellpace_base::{ParamError, ParamSet, Random, Span, Time, params, parse_fraction, split_name};
 
 use crate::error::PathError;
 use crate::schedule::TraceFiles;
@@ -94,6 +94,15 @@ impl LossSpec {
             Self::Independent(p) => *p,
             Self::Changing(steps) | Self::File(_, steps) => steps.mean(),
             Self::Bursts(bursts) => bursts.mean(),
+        }
+    }
+
+    /// The share of the packets of the first `length` that are lost, if they come evenly; that in the long run
+    /// where probabilities are drawn.
+    pub fn mean_until(&self, length: Span) -> f64 {
+        match self {
+            Self::Changing(steps) | Self::File(_, steps) => steps.mean_until(length),
+            _ => self.mean(),
         }
     }
 

@@ -53,11 +53,11 @@ impl PathSpec {
     /// # Errors
     /// When the trace cannot be built.
     pub fn build_reverse(&self, seed: u64) -> Result<Path, PathError> {
-        self.build_seeded(Random::seeded(seed, REVERSE_STREAM).bits(), seed)
+        self.build_seeded(reverse_seed(seed), seed)
     }
 
     fn build_seeded(&self, seed: u64, delay_seed: u64) -> Result<Path, PathError> {
-        let schedule = self.build_schedule(seed)?;
+        let schedule = self.schedule(seed)?;
         Ok(Path {
             delay: self.build_delay(delay_seed),
             base_delay: self.build_base_delay(delay_seed),
@@ -91,7 +91,25 @@ impl PathSpec {
     /// # Errors
     /// As for [`change_from`](Self::change_from).
     pub fn change_reverse_from(&self, before: &Self, seed: u64) -> Result<PathChange, PathError> {
-        self.change_seeded(before, Random::seeded(seed, REVERSE_STREAM).bits(), seed)
+        self.change_seeded(before, reverse_seed(seed), seed)
+    }
+
+    /// The opportunities of the path that [`build`](Self::build) makes from the same seed, handovers
+    /// included: what its capacity is counted from. `None`: it has no limit.
+    ///
+    /// # Errors
+    /// When the trace cannot be built.
+    pub fn schedule(&self, seed: u64) -> Result<Option<Box<dyn Schedule>>, PathError> {
+        let schedule = self.trace.as_ref().map(|trace| trace.build(seed)).transpose()?;
+        Ok(schedule.map(|schedule| interrupted(schedule, &self.handovers)))
+    }
+
+    /// The same of the path that [`build_reverse`](Self::build_reverse) makes from that seed.
+    ///
+    /// # Errors
+    /// As for [`schedule`](Self::schedule).
+    pub fn schedule_reverse(&self, seed: u64) -> Result<Option<Box<dyn Schedule>>, PathError> {
+        self.schedule(reverse_seed(seed))
     }
 
     fn change_seeded(
@@ -110,18 +128,13 @@ impl PathSpec {
         let new_queue = self.queue != before.queue || before.trace.is_none();
         let impair = (self.impair != before.impair).then(|| self.build_impairments(seed));
         Ok(PathChange {
-            schedule: if new_trace { self.build_schedule(seed)? } else { None },
+            schedule: if new_trace { self.schedule(seed)? } else { None },
             base_delay: new_trace.then(|| self.build_base_delay(delay_seed)),
             queue: new_queue.then(|| self.build_queue(seed)),
             delay: (self.delay != before.delay).then(|| self.build_delay(delay_seed)),
             loss: (self.loss != before.loss).then(|| self.build_loss(seed)),
             impair,
         })
-    }
-
-    fn build_schedule(&self, seed: u64) -> Result<Option<Box<dyn Schedule>>, PathError> {
-        let schedule = self.trace.as_ref().map(|trace| trace.build(seed)).transpose()?;
-        Ok(schedule.map(|schedule| interrupted(schedule, &self.handovers)))
     }
 
     fn build_queue(&self, seed: u64) -> Box<dyn Queue> {
@@ -158,6 +171,11 @@ const JITTER_STREAM: u64 = 8;
 /// Packets at the end of those in order that one which arrives earlier may pass without going to
 /// the heap: jitter of senders moves them by a few places.
 const NEAR_END: usize = 4;
+
+/// The seed of all of a reverse direction but its delays.
+fn reverse_seed(seed: u64) -> u64 {
+    Random::seeded(seed, REVERSE_STREAM).bits()
+}
 
 /// When a handover next does something: at its begin only where that forwards packets.
 fn next_step(handover: &Handover) -> Time {
@@ -499,6 +517,38 @@ mod tests {
         // Enters the radio part at 481 + 20 ms, when its delay is 9 ms.
         path.push(Packet::new(1, 0, 1500, Time::from_millis(481)));
         assert_eq!(arrivals(&mut path), [(0, 28.0), (1, 510.0)]);
+    }
+
+    /// What is counted as offered is what drives the path, in either direction and over handovers.
+    #[test]
+    fn a_full_path_delivers_what_its_schedule_offers() {
+        let spec = PathSpec {
+            trace: Some("lte-driving".parse().unwrap()),
+            queue: "infinite".parse().unwrap(),
+            handovers: vec!["3s/1s".parse().unwrap()],
+            ..PathSpec::default()
+        };
+        let end = Time::from_secs(8);
+        let delivered = |mut path: Path| {
+            (0..20_000).for_each(|id| path.push(Packet::new(id, 0, 1500, Time::ZERO)));
+            let mut fates = Vec::new();
+            path.advance(end, &mut fates);
+            fates.len() as u64 * 1500
+        };
+        let offered = |schedule: Result<Option<Box<dyn Schedule>>, PathError>| {
+            let mut schedule = schedule.unwrap().unwrap();
+            crate::schedule::capacity_between(schedule.as_mut(), Time::ZERO, end)
+        };
+        let down = (delivered(spec.build(7).unwrap()), offered(spec.schedule(7)));
+        let up = (delivered(spec.build_reverse(7).unwrap()), offered(spec.schedule_reverse(7)));
+        for (delivered, offered) in [down, up] {
+            // The last packet may have begun, and no more.
+            assert!(
+                delivered > 1_000_000 && offered.abs_diff(delivered) <= 1500,
+                "{delivered} of {offered}"
+            );
+        }
+        assert_ne!(down.1, up.1, "each direction has a realisation of its own");
     }
 
     #[test]

@@ -217,6 +217,25 @@ impl<T: Level> Steps<T> {
         }
     }
 
+    /// The mean over the first `length`, in the unit of [`Level::number`]; that over all time where values are
+    /// drawn, or nothing is asked for.
+    pub fn mean_until(&self, length: Span) -> f64 {
+        let StepsForm::Cycle(cycle) = &self.0 else { return self.mean() };
+        let Some(period) = cycle.ends.last().filter(|_| length > Span::ZERO) else {
+            return self.mean();
+        };
+        let (whole, rest) =
+            (length.as_nanos() / period.as_nanos(), length.as_nanos() % period.as_nanos());
+        let mut start = 0;
+        let of = |(value, end): (&T, &Span)| {
+            let (from, to) = (start, end.as_nanos());
+            start = to;
+            let time = whole * (to - from) + rest.min(to).saturating_sub(from);
+            value.number() * time as f64
+        };
+        cycle.values.iter().zip(&cycle.ends).map(of).sum::<f64>() / length.as_nanos() as f64
+    }
+
     /// The mean over time, in the unit of [`Level::number`].
     pub fn mean(&self) -> f64 {
         let weighted = |pairs: &mut dyn Iterator<Item = (f64, f64)>| {
@@ -523,6 +542,12 @@ mod tests {
         assert_eq!(rates("step:10mbit/3s,50mbit/1s").mean(), 20e6);
         assert_eq!(rates("random:2mbit..20mbit/5s").mean(), 11e6);
         assert_eq!(rates("7mbit").mean(), 7e6);
+        let until = |text: &str, seconds| rates(text).mean_until(Span::from_secs(seconds));
+        assert_eq!(until("step:10mbit/3s,50mbit/1s", 2), 10e6);
+        assert_eq!(until("step:10mbit/3s,50mbit/1s", 4), 20e6);
+        assert_eq!(until("step:10mbit/3s,50mbit/1s", 10), 18e6);
+        assert_eq!(until("step:10mbit/3s,50mbit/1s", 0), 20e6);
+        assert_eq!(until("7mbit", 1), 7e6);
     }
 
     #[test]

@@ -39,7 +39,7 @@ mod _native {
     #[pymodule_export]
     use crate::papers::{check_claims, claims};
     #[pymodule_export]
-    use crate::report::{charts, page};
+    use crate::report::page;
     #[pymodule_export]
     use crate::results::Results;
     #[pymodule_export]

@@ -1,4 +1,4 @@
-//! Pages and charts of results.
+//! Pages of results.
 
 use cellpace_report::Document;
 use pyo3::prelude::*;
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use crate::error::{Failure, without_python};
 
 fn documents(texts: &[(String, String)]) -> Result<Vec<Document>, Failure> {
-    let read = |(name, text): &(String, String)| Document::read(name, text);
+    let read = |(name, text): &(String, String)| Document::read(name, text.as_str());
     let documents: Result<_, _> = texts.iter().map(read).collect();
     documents.map_err(|error| Failure::Refused(error.to_string()))
 }
@@ -17,17 +17,5 @@ pub(crate) fn page(py: Python<'_>, texts: Vec<(String, String)>) -> PyResult<Str
     without_python(py, move || {
         let page = cellpace_report::page(&documents(&texts)?);
         page.map_err(|error| Failure::Refused(error.to_string()))
-    })
-}
-
-/// The charts of results: names of files, and SVG.
-#[pyfunction]
-pub(crate) fn charts(
-    py: Python<'_>,
-    texts: Vec<(String, String)>,
-) -> PyResult<Vec<(String, String)>> {
-    without_python(py, move || {
-        let charts = cellpace_report::charts(&documents(&texts)?);
-        charts.map_err(|error| Failure::Refused(error.to_string()))
     })
 }

@@ -1,7 +1,8 @@
 //! What a page says of comparisons as a whole: several joined, a title, who made them.
 
+use crate::groups::is_uplink;
 use crate::section::MadeBy;
-use crate::{Comparison, SCHEMA};
+use crate::{Comparison, Run, SCHEMA};
 
 /// Several comparisons as one. A controller that two of them ran under the same conditions gets
 /// the name of its result.
@@ -41,24 +42,34 @@ pub(crate) fn joined(results: Vec<(String, Comparison)>) -> Comparison {
 
 /// What was compared on what.
 pub(crate) fn title(comparison: &Comparison) -> String {
-    let distinct = |text: fn(&crate::Run) -> &str| {
-        let mut texts: Vec<&str> = Vec::new();
-        for run in &comparison.runs {
-            if !texts.contains(&text(run)) {
-                texts.push(text(run));
+    let distinct = |texts: &mut dyn Iterator<Item = String>| {
+        let mut known: Vec<String> = Vec::new();
+        texts.for_each(|text| {
+            if !known.contains(&text) {
+                known.push(text)
             }
-        }
-        texts
+        });
+        known
     };
-    let (ccs, traces) = (distinct(|run| &run.cc), distinct(|run| &run.trace));
-    let on = match traces[..] {
+    let runs = &comparison.runs;
+    let has_uplink = runs.iter().any(is_uplink);
+    let place = |run: &Run| match has_uplink {
+        true => format!("{} {}", run.trace, if is_uplink(run) { "up" } else { "down" }),
+        false => run.trace.clone(),
+    };
+    let name = |run: &Run| run.cc.trim_end_matches(" (uplink)").to_owned();
+    let (ccs, places) =
+        (distinct(&mut runs.iter().map(name)), distinct(&mut runs.iter().map(place)));
+    let on = match &places[..] {
         [] => "nothing".to_owned(),
-        [trace] => trace.to_owned(),
-        _ => format!("{} traces", traces.len()),
+        [place] => place.clone(),
+        [down, up] if has_uplink => format!("{down}, {up}"),
+        _ => format!("{} traces", places.len()),
     };
-    match ccs[..] {
+    match &ccs[..] {
         [] => "Nothing was run".to_owned(),
         [cc] => format!("{on}: {cc}"),
+        _ if has_uplink => format!("{on}: {} programs", ccs.len()),
         _ => format!("{on}: {} controllers", ccs.len()),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use crate::Document;
+use crate::{Document, ReportError};
 
 /// Arrays whose elements get a row each, and what one of them is called. Other arrays (series over time,
 /// distributions) are left out.
@@ -20,17 +20,20 @@ const ROWS: [(&str, &str); 5] = [
 /// first column is the document's name; the others are named as the JSON's fields, with `_` between
 /// levels. Fields of a flow stand under `per_flow_` or `flows_`; `run` and `flow` are their numbers, from 0. What a
 /// document does not have is empty.
-pub fn csv(documents: &[Document]) -> String {
+///
+/// # Errors
+/// When a document would have more than a million rows.
+pub fn csv(documents: &[Document]) -> Result<String, ReportError> {
     let mut table = Table::default();
     for document in documents {
-        for object in &document.objects {
+        for object in &document.figures(&ROWS.map(|(array, _)| array))? {
             let mut row = Row::default();
             table.add(&mut row, "file", Value::String(document.name.clone()));
             let rows = table.rows_of(object, "", row);
             table.rows.extend(rows);
         }
     }
-    table.text()
+    Ok(table.text())
 }
 
 /// Values by the place of their columns.
@@ -124,8 +127,13 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// A field as RFC 4180 has it: quoted where it must be.
+/// Returns a field as RFC 4180 has it: quoted where it must be. What a spreadsheet would run as a formula
+/// gets an apostrophe in front, which has it read as text.
 fn field(text: &str) -> String {
+    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
+    if is_formula && text.parse::<f64>().is_err() {
+        return format!("\"'{}\"", text.replace('"', "\"\""));
+    }
     if text.contains([',', '"', '\n', '\r']) {
         return format!("\"{}\"", text.replace('"', "\"\""));
     }
@@ -141,6 +149,18 @@ mod tests {
     }
 
     #[test]
+    fn no_text_is_a_formula() {
+        let runs = r#"{"schema": "x/1", "runs": [{"cc": "=cmd|' calc'!A1", "trace": "@SUM(\"a\")", "=x": "-5"},
+            {"cc": "+1", "trace": "-a", "=x": "\tb"}], "loss": -1.5}"#;
+        assert_eq!(
+            csv(&[document("-e.json", runs)]).unwrap(),
+            "file,loss,schema,run,\"'=x\",cc,trace\n\
+             \"'-e.json\",-1.5,x/1,0,-5,\"'=cmd|' calc'!A1\",\"'@SUM(\"\"a\"\")\"\n\
+             \"'-e.json\",-1.5,x/1,1,\"'\tb\",+1,\"'-a\"\n"
+        );
+    }
+
+    #[test]
     fn a_row_for_each_run_and_flow_and_columns_named_as_fields() {
         let shared = r#"{"schema": "x/1", "runs": [
             {"cc": "a,b", "delay": {"p50": 1.5, "p95": null}, "series": [1, 2],
@@ -148,7 +168,7 @@ mod tests {
             {"cc": "\"c\"", "delay": {"p50": 2, "p95": 3}, "per_flow": []}]}"#;
         let lines =
             r#"{"schema": "y/1", "flow": 0, "cc": "d"} {"schema": "y/1", "flow": 1, "none": null}"#;
-        let csv = csv(&[document("a.json", shared), document("b.jsonl", lines)]);
+        let csv = csv(&[document("a.json", shared), document("b.jsonl", lines)]).unwrap();
         assert_eq!(
             csv,
             "file,schema,run,cc,delay_p50,delay_p95,flow,per_flow_cc,per_flow_lost\n\

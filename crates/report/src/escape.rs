@@ -17,10 +17,3 @@ pub(crate) fn escape(text: &str) -> String {
     }
     escaped
 }
-
-/// What [`escape`] was given, but for control characters.
-#[cfg(feature = "png")]
-pub(crate) fn unescape(text: &str) -> String {
-    let marks = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")];
-    marks.into_iter().fold(text.to_owned(), |text, (mark, letter)| text.replace(mark, letter))
-}

@@ -5,7 +5,7 @@ use cellpace_measure::{Interval, Summary, TransferSummary, VideoFigures};
 use serde::Serialize;
 
 use crate::number::short;
-use crate::{Comparison, Repeated, Run};
+use crate::{Comparison, RealTimeDirection, Repeated, Run};
 
 /// The runs under the same conditions; they differ in controller and seed only.
 pub(crate) struct Group<'a> {
@@ -22,7 +22,11 @@ pub(crate) fn groups(comparison: &Comparison) -> Vec<Group<'_>> {
         match groups.iter_mut().find(|group| group.contains(run)) {
             Some(group) => group.runs.push(run),
             None => groups.push(Group {
-                name: run.trace.clone(),
+                name: if is_uplink(run) {
+                    format!("{} (up)", run.trace)
+                } else {
+                    run.trace.clone()
+                },
                 runs: vec![run],
                 conditions: conditions(run),
             }),
@@ -43,6 +47,11 @@ pub(crate) fn controllers(comparison: &Comparison) -> Vec<&str> {
     names
 }
 
+/// Whether the run is of what a program behind a link sent.
+pub(crate) fn is_uplink(run: &Run) -> bool {
+    run.real_time.is_some_and(|real| real.direction == RealTimeDirection::Up)
+}
+
 /// The conditions of a run in words, with units.
 pub(crate) fn conditions(run: &Run) -> Vec<(&'static str, String)> {
     let mut conditions = vec![
@@ -53,6 +62,9 @@ pub(crate) fn conditions(run: &Run) -> Vec<(&'static str, String)> {
         ("Flows", run.flows.to_string()),
         ("Duration", format!("{} s", short(run.duration_s))),
     ];
+    if is_uplink(run) {
+        conditions.push(("Direction", "up".to_owned()));
+    }
     if run.skip_s > 0.0 {
         conditions.push(("Left out at the start", format!("{} s", short(run.skip_s))));
     }
@@ -73,7 +85,9 @@ fn name_apart(groups: &mut [Group<'_>]) {
     for (group, own) in groups.iter_mut().zip(&all) {
         let rivals: Vec<_> = all.iter().filter(|other| other[0] == own[0]).collect();
         for condition in &own[1..] {
-            if rivals.iter().any(|rival| !rival.contains(condition)) {
+            // The name has the direction already.
+            let is_new = condition.0 != "Direction";
+            if is_new && rivals.iter().any(|rival| !rival.contains(condition)) {
                 group.name.push_str(&format!(", {} {}", condition.0.to_lowercase(), condition.1));
             }
         }
@@ -199,12 +213,16 @@ fn single(run: &Run) -> FigureRow<'_> {
         seed: Some(run.seed),
         flows: run.flows,
         throughput: Cell::plain(figures.throughput_mbps),
-        utilization: Cell::plain(figures.utilization * 100.0),
+        utilization: Cell::plain(if has_limit(run) {
+            figures.utilization * 100.0
+        } else {
+            f64::NAN
+        }),
         p50: Cell::plain(delay.p50),
         p95: Cell::plain(delay.p95),
         p99: Cell::plain(delay.p99),
         loss: Cell::plain(lost_percent(run)),
-        jain: Cell::plain(figures.jain),
+        jain: Cell::plain(if shares(run) { figures.jain } else { f64::NAN }),
         transfers: TransferSummary::of(&run.cc, run.transfers.iter()),
         video: VideoCells::of(std::iter::once(run)),
         wall_s: run.wall_s,
@@ -217,18 +235,35 @@ fn several<'a>(first: &'a Run, interval: &Repeated, seeds: &[&Run]) -> FigureRow
     FigureRow {
         seed: None,
         throughput: Cell::of(&interval.throughput_mbps, 1.0),
-        utilization: Cell::of(&interval.utilization, 100.0),
+        utilization: match seeds.iter().all(|run| has_limit(run)) {
+            true => Cell::of(&interval.utilization, 100.0),
+            false => Cell::plain(f64::NAN),
+        },
         p50: Cell::of(&interval.queue_delay_p50_ms, 1.0),
         p95: Cell::of(&interval.queue_delay_p95_ms, 1.0),
         p99: mean(|run| queue_delay(run).p99),
         loss: mean(lost_percent),
-        jain: Cell::of(&interval.jain, 1.0),
+        jain: match seeds.iter().any(|run| shares(run)) {
+            true => Cell::of(&interval.jain, 1.0),
+            false => Cell::plain(f64::NAN),
+        },
         transfers: TransferSummary::of(&first.cc, seeds.iter().flat_map(|run| &run.transfers)),
         video: VideoCells::of(seeds.iter().copied()),
         wall_s: first.wall_s.map(|_| mean(|run| run.wall_s.unwrap_or(f64::NAN)).value),
         speed: None,
         ..single(first)
     }
+}
+
+/// Whether the link offered anything of which a share could be used: not where it has no limit.
+pub(crate) fn has_limit(run: &Run) -> bool {
+    run.figures.capacity_mbps > 0.0
+}
+
+/// Whether there was a second in which flows shared the link: else there is nothing of which Jain's index
+/// could be.
+pub(crate) fn shares(run: &Run) -> bool {
+    run.figures.jain_seconds != Some(0)
 }
 
 /// The queue delay of a run; NaN when nothing was delivered, since the zeros that stand there

@@ -8,12 +8,11 @@ use serde::Serialize;
 use crate::document::Document;
 use crate::escape::escape;
 use crate::groups::controllers;
-use crate::heatmap::{Heatmap, heatmap_svg, inline, level_classes, levels};
+use crate::heatmap::{Heatmap, inline, level_classes, levels};
 use crate::joined::side_by_side;
 use crate::page::{Look, looks, page_json};
 use crate::section::{Chart, DrawnChart, MadeBy, PageTable, Section};
 use crate::sentence::sentence;
-use crate::svg::{SvgFiles, chart_svg, svg_files};
 use crate::thin::{MAX_FLOWS, thinned};
 use crate::views::{has_front, sections};
 use crate::{Comparison, ReportError, SCHEMA, comparisons, palette};
@@ -96,47 +95,26 @@ fn whole(documents: &[Document]) -> Result<Whole, ReportError> {
         _ => vec![Section { id: part_id(schema), ..side_by_side(kind) }],
     });
     let is_fronted = documents.iter().all(|document| has_front(&document.schema));
-    Ok(Whole { comparison, sections: sections.collect(), is_fronted, index: None })
+    let mut kinds: Vec<String> = Vec::new();
+    for kind in documents.iter().map(|document| kind_name(&document.schema)) {
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    Ok(Whole {
+        comparison,
+        sections: sections.collect(),
+        results: documents.len(),
+        kinds,
+        is_fronted,
+        index: None,
+    })
 }
 
-/// The charts of results as file name and content: those of comparisons, as one, and those that the
-/// pages of other results have.
-///
-/// # Errors
-/// When one of the documents is of a kind without charts, or not what its schema says.
-pub fn charts(documents: &[Document]) -> Result<Vec<(String, String)>, ReportError> {
-    let names = short_names(documents);
-    let mut compared = Vec::new();
-    let mut files = SvgFiles::default();
-    for (document, name) in documents.iter().zip(&names) {
-        if document.schema == SCHEMA {
-            let results: Vec<Comparison> = document.typed()?;
-            compared.extend(results.into_iter().map(|result| (name.clone(), result)));
-            continue;
-        }
-        let before = files.files.len();
-        for section in sections(document)? {
-            for chart in section.charts.iter().filter(|chart| chart.has_values()) {
-                let parts: Vec<&str> = match section.id.as_str() {
-                    "" => vec![name, &chart.title],
-                    id => vec![name, id, &chart.title],
-                };
-                files.add(&parts, chart_svg(chart));
-            }
-            for (map, _) in section.maps {
-                let title = map.title.clone();
-                files.add(&[name, &title], heatmap_svg(&[map]));
-            }
-        }
-        if files.files.len() == before {
-            let why = format!("a result of the kind `{}` has no charts", document.schema);
-            return Err(ReportError::document(&document.name, why));
-        }
-    }
-    if !compared.is_empty() {
-        svg_files(&comparisons::joined(compared), &mut files);
-    }
-    Ok(files.files)
+/// The kind of a result in a word or two: `cellpace.mdi.show/2` is `mdi show`.
+fn kind_name(schema: &str) -> String {
+    let name = schema.trim_start_matches("cellpace.");
+    name.split_once('/').map_or(name, |(name, _)| name).replace('.', " ")
 }
 
 /// Where links lead to the results of a kind.
@@ -190,6 +168,9 @@ impl Document {
 struct Whole {
     comparison: Option<Comparison>,
     sections: Vec<Section>,
+    /// How many results there are, and their kinds: the commands that write them.
+    results: usize,
+    kinds: Vec<String>,
     /// The first section is about the others.
     is_fronted: bool,
     index: Option<Index>,
@@ -263,7 +244,9 @@ impl Whole {
         let title = escape(&self.title());
         let version = escape(env!("CARGO_PKG_VERSION"));
         let sentence = escape(&self.sentence());
-        let data = self.comparison.as_ref().map_or_else(|| "null".to_owned(), page_json);
+        let has_others = !self.sections.is_empty();
+        let data = self.comparison.as_ref().map(|comparison| page_json(comparison, has_others));
+        let data = data.unwrap_or_else(|| "null".to_owned());
         fill(
             TEMPLATE,
             &[
@@ -286,10 +269,11 @@ impl Whole {
         if let Some(front) = self.front() {
             return front.title.clone();
         }
-        let compared = self.comparison.iter().map(comparisons::title);
-        let titles: Vec<String> =
-            compared.chain(self.sections.iter().map(|section| section.title.clone())).collect();
-        titles.join(" · ")
+        match (&self.comparison, &self.sections[..]) {
+            (Some(comparison), []) => comparisons::title(comparison),
+            (None, [section]) => section.title.clone(),
+            _ => format!("{} results: {}", self.results, self.kinds.join(", ")),
+        }
     }
 
     /// The section that is about the others: the page has its title and sentence.
@@ -301,9 +285,9 @@ impl Whole {
     fn sentence(&self) -> String {
         match (&self.comparison, &self.sections[..]) {
             (None, [front, ..]) if self.is_fronted => front.sentence.clone(),
-            (Some(comparison), _) => sentence(comparison),
+            (Some(comparison), []) => sentence(comparison),
             (None, [section]) => section.sentence.clone(),
-            (None, _) => String::new(),
+            _ => String::new(),
         }
     }
 

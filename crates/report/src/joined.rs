@@ -50,37 +50,52 @@ fn named_sentence((name, section): &(String, Section)) -> Option<String> {
     Some(format!("{name}: {first}{rest}"))
 }
 
-/// Titles as one: what is different in them stands between what all have.
+/// Titles as one: the words that are different in them stand between those that all have.
 fn title(titles: &[String]) -> String {
     let [first, others @ ..] = titles else { return String::new() };
     if others.is_empty() {
         return first.clone();
     }
-    let begin = others.iter().fold(first.len(), |begin, other| begin.min(common(first, other)));
-    // Words stay whole.
-    let begin = first[..begin].rfind(|letter: char| !letter.is_alphanumeric());
-    let begin = begin.map_or(0, |at| at + first[at..].chars().next().map_or(0, char::len_utf8));
-    let backwards = |text: &str| text[begin..].chars().rev().collect::<String>();
-    let end = others
-        .iter()
-        .fold(first.len(), |end, other| end.min(common(&backwards(first), &backwards(other))));
-    let tail = &first[first.len() - end..];
-    let tail = tail.find(|letter: char| !letter.is_alphanumeric()).map_or("", |at| &tail[at..]);
-    let middles: Vec<String> =
-        titles.iter().map(|title| title[begin..title.len() - tail.len()].to_owned()).collect();
-    format!("{}{}{tail}", &first[..begin], listed(&middles))
-}
-
-/// Bytes at the beginning that two texts have in common.
-fn common(a: &str, b: &str) -> usize {
-    let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b);
-    same.map(|(letter, _)| letter.len_utf8()).sum()
+    let words: Vec<Vec<&str>> = titles.iter().map(|title| title.split(' ').collect()).collect();
+    let shortest = words.iter().map(Vec::len).min().unwrap_or(0);
+    let same = |at: &dyn Fn(&Vec<&str>) -> usize| {
+        words.iter().all(|each| each[at(each)] == words[0][at(&words[0])])
+    };
+    let is_list = |word: &str| word.ends_with(',');
+    let mut begin = (0..shortest).take_while(|&at| same(&|_| at)).count();
+    // A list stays whole.
+    while begin > 0 && is_list(words[0][begin - 1]) {
+        begin -= 1;
+    }
+    let most = shortest - begin;
+    let mut end = (1..=most).take_while(|&back| same(&|each| each.len() - back)).count();
+    while end > 0
+        && words.iter().any(|each| each.len() > end && is_list(each[each.len() - end - 1]))
+    {
+        end -= 1;
+    }
+    // Each has something of its own.
+    while begin > 0 && words.iter().any(|each| each.len() == begin + end) {
+        begin -= 1;
+    }
+    let middles = words.iter().map(|each| each[begin..each.len() - end].join(" "));
+    // A colon that all have stands once, at the end.
+    let mut middles: Vec<String> = middles.collect();
+    let colon =
+        if end > 0 && middles.iter().all(|middle| middle.ends_with(':')) { ":" } else { "" };
+    middles.iter_mut().for_each(|middle| middle.truncate(middle.len() - colon.len()));
+    let tail = &words[0][words[0].len() - end..];
+    let middle = listed(&middles) + colon;
+    let head = words[0][..begin].iter().copied();
+    let parts = head.chain([middle.as_str()]).chain(tail.iter().copied());
+    parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// One after the other, the first few of many.
 fn listed(texts: &[String]) -> String {
     if texts.len() <= MAX_TEXTS {
-        return texts.join(", then ");
+        let has_lists = texts.iter().any(|text| text.contains(", "));
+        return texts.join(if has_lists { "; then " } else { ", then " });
     }
     let (shown, rest) = texts.split_at(MAX_TEXTS - 1);
     format!("{} and {} more", shown.join(", "), rest.len())
@@ -187,5 +202,16 @@ mod tests {
         );
         assert_eq!(titles(&["", "x"]), ", then x");
         assert_eq!(titles(&["x: 1", "y: 1"]), "x, then y: 1");
+        assert_eq!(
+            titles(&[
+                "Sent to 10.6.4.1:5260 under verus, cubic",
+                "Sent to 10.6.9.1:5260 under cubic"
+            ]),
+            "Sent to 10.6.4.1:5260 under verus, cubic; then 10.6.9.1:5260 under cubic"
+        );
+        assert_eq!(
+            titles(&["Sent to a:1 under verus, cubic", "Sent to a:1 under verus, bbr"]),
+            "Sent to a:1 under verus, cubic; then verus, bbr"
+        );
     }
 }

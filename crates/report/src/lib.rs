@@ -1,4 +1,4 @@
-//! Figures to people: the result document, tables, JSON, Parquet, one-file HTML pages, SVG.
+//! Figures to people: the result document, tables, JSON, Parquet, one-file HTML pages.
 
 #![forbid(unsafe_code)]
 
@@ -17,8 +17,6 @@ mod heatmap;
 mod html;
 mod joined;
 mod json;
-#[cfg(feature = "png")]
-mod lettering;
 mod number;
 #[cfg_attr(not(feature = "parquet"), path = "packet_log_missing.rs")]
 mod packet_log;
@@ -27,8 +25,6 @@ pub mod page_basis;
 mod palette;
 #[cfg_attr(not(feature = "parquet"), path = "parquet_file_missing.rs")]
 mod parquet_file;
-#[cfg_attr(not(feature = "png"), path = "png_missing.rs")]
-mod png;
 mod profile;
 #[cfg(feature = "parquet")]
 mod run_table;
@@ -37,7 +33,6 @@ mod schema;
 mod section;
 mod sentence;
 mod side_by_side;
-mod svg;
 mod svg_writer;
 mod table;
 mod thin;
@@ -59,18 +54,17 @@ pub use conformance::{
 pub use csv::csv;
 pub use document::Document;
 pub use error::ReportError;
-pub use heatmap::{Heatmap, HeatmapAxis, HeatmapCell, heatmap_svg};
-pub use html::{charts, page, page_with_index, palette_css};
+pub use heatmap::{Heatmap, HeatmapAxis, HeatmapCell};
+pub use html::{page, page_with_index, palette_css};
 pub use json::{indented, to_json};
 pub use number::{short, time};
 pub use packet_log::PacketLog;
 pub use page::looks_json;
-pub use png::png;
 #[cfg(feature = "parquet")]
 pub use run_table::{
     LeadingColumn, RUN_TABLE_SCHEMA, RunNumbers, RunRequest, RunRow, run_table, write_run_table,
 };
-pub use schema::{Comparison, RealTime, Repeated, Run, SCHEMA, TracePreview};
+pub use schema::{Comparison, RealTime, RealTimeDirection, Repeated, Run, SCHEMA, TracePreview};
 pub use section::PageTable;
 pub use sentence::sentence;
 pub use side_by_side::side_by_side;

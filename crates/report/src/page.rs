@@ -3,13 +3,16 @@
 use cellpace_measure::{FlowEvents, FlowFigures, ProfileSample, Quantiles, Series};
 use serde::Serialize;
 
-use crate::groups::{FigureRow, Group, conditions, controllers, groups, queue_delay, rows};
+use crate::groups::{
+    FigureRow, Group, conditions, controllers, groups, is_uplink, queue_delay, rows,
+};
 use crate::number::{Number, short};
 use crate::palette;
 use crate::profile::profile_charts;
 use crate::scatter::{differ_in_capacity, scatter};
 use crate::section::{Chart, serialize_drawn};
-use crate::{Comparison, RealTime, Run};
+use crate::sentence::sentence;
+use crate::{Comparison, RealTime, Run, comparisons};
 
 #[derive(Serialize)]
 pub(crate) struct Page<'a> {
@@ -17,6 +20,14 @@ pub(crate) struct Page<'a> {
     groups: Vec<PageGroup<'a>>,
     /// Distinct capacities: the runs on one trace share theirs.
     capacities: Vec<Vec<Number>>,
+    /// Some groups are the other direction of a link.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    has_uplink: bool,
+    /// Its own, where the page has other results beside it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sentence: Option<String>,
 }
 
 /// How the controller or flow of the same number is drawn.
@@ -43,10 +54,9 @@ struct PageGroup<'a> {
 struct PageRun<'a> {
     cc: usize,
     seed: u64,
-    throughput: Number,
-    capacity: Number,
-    p50: Number,
-    p95: Number,
+    throughput: f64,
+    p50: f64,
+    p95: f64,
     flows: Vec<PageFlow<'a>>,
     /// How many flows are left out.
     #[serde(skip_serializing_if = "is_none")]
@@ -56,8 +66,11 @@ struct PageRun<'a> {
 }
 
 /// A flow: controller, start and stop in s, throughput in Mbit/s, median and 95th percentile of its
-/// queue delay in ms, packets lost.
-type PageFlow<'a> = (&'a str, Number, Number, Number, Number, Number, u64);
+/// queue delay in ms, packets lost. Figures are whole: rounded twice they would differ from those in text.
+type PageFlow<'a> = (&'a str, Number, Number, f64, f64, f64, u64);
+
+/// Runs over time that all have a distribution; of more only those of the first seed do.
+const MAX_CDFS: usize = 64;
 
 /// More flows than this are no table that anyone reads.
 const MAX_LISTED_FLOWS: usize = 200;
@@ -107,16 +120,18 @@ struct PageInside<'a> {
 struct PageProfile(#[serde(serialize_with = "serialize_drawn")] Chart);
 
 impl<'a> Page<'a> {
-    pub(crate) fn new(comparison: &'a Comparison, groups: &'a [Group<'a>]) -> Self {
+    fn new(comparison: &'a Comparison, groups: &'a [Group<'a>], has_others: bool) -> Self {
         let controllers = controllers(comparison);
         let in_shares = differ_in_capacity(comparison);
         let mut capacities = Vec::new();
+        let drawn = comparison.runs.iter().filter(|run| run.series.is_some()).count();
         let page_groups = groups
             .iter()
             .map(|group| {
                 let run = |run: &&'a Run| {
                     let cc = controllers.iter().position(|name| *name == run.cc).unwrap_or(0);
-                    page_run(run, cc, run.seed == group.runs[0].seed, &mut capacities)
+                    let has_cdf = drawn <= MAX_CDFS || run.seed == group.runs[0].seed;
+                    page_run(run, cc, has_cdf, &mut capacities)
                 };
                 let rows = rows(&group.runs, &comparison.repeated);
                 PageGroup {
@@ -128,7 +143,15 @@ impl<'a> Page<'a> {
                 }
             })
             .collect();
-        Self { controllers, groups: page_groups, capacities }
+        let has_uplink = comparison.runs.iter().any(is_uplink);
+        Self {
+            controllers,
+            groups: page_groups,
+            capacities,
+            has_uplink,
+            title: has_others.then(|| comparisons::title(comparison)),
+            sentence: has_others.then(|| sentence(comparison)),
+        }
     }
 }
 
@@ -155,22 +178,21 @@ fn look(index: usize) -> Look {
 fn page_run<'a>(
     run: &'a Run,
     cc: usize,
-    is_first_seed: bool,
+    has_cdf: bool,
     capacities: &mut Vec<Vec<Number>>,
 ) -> PageRun<'a> {
     let delay = queue_delay(run);
     PageRun {
         cc,
         seed: run.seed,
-        throughput: Number(run.figures.throughput_mbps),
-        capacity: Number(run.figures.capacity_mbps),
-        p50: Number(delay.p50),
-        p95: Number(delay.p95),
+        throughput: run.figures.throughput_mbps,
+        p50: delay.p50,
+        p95: delay.p95,
         flows: run.figures.per_flow.iter().take(MAX_LISTED_FLOWS).map(page_flow).collect(),
         more: run.figures.per_flow.len().saturating_sub(MAX_LISTED_FLOWS),
         series: run.series.as_ref().map(|series| {
             let flows = run.figures.per_flow.len();
-            page_series(series, (cc, flows), is_first_seed, capacities)
+            page_series(series, (cc, flows), has_cdf, capacities)
         }),
     }
 }
@@ -183,8 +205,7 @@ fn page_flow(flow: &FlowFigures) -> PageFlow<'_> {
         false => [f64::NAN; 2],
     };
     let times = [Number(flow.start_s), Number(flow.stop_s)];
-    let rate = Number(flow.throughput_mbps);
-    (&flow.cc, times[0], times[1], rate, Number(p50), Number(p95), flow.lost)
+    (&flow.cc, times[0], times[1], flow.throughput_mbps, p50, p95, flow.lost)
 }
 
 fn page_cdf(quantiles: &Quantiles) -> Option<PageCdf> {
@@ -202,7 +223,7 @@ fn page_cdf(quantiles: &Quantiles) -> Option<PageCdf> {
 fn page_series<'a>(
     series: &'a Series,
     (cc, flows): (usize, usize),
-    is_first_seed: bool,
+    has_cdf: bool,
     capacities: &mut Vec<Vec<Number>>,
 ) -> PageSeries<'a> {
     let capacity = numbers(&series.capacity_mbps);
@@ -220,7 +241,7 @@ fn page_series<'a>(
         p95: numbers(&series.queue_delay_p95_ms),
         flows: every(&series.flow_throughput_mbps),
         flow_p95: every(&series.flow_queue_delay_p95_ms),
-        cdf: if is_first_seed { page_cdf(&series.quantiles) } else { None },
+        cdf: if has_cdf { page_cdf(&series.quantiles) } else { None },
         cwnd: every(&series.cwnd_packets),
         inside: PageInside {
             bin: series.inspected_bin_s.unwrap_or(series.bin_s),
@@ -271,28 +292,31 @@ pub(crate) fn numbers(values: &[f32]) -> Vec<Number> {
     values.iter().map(|value| Number(f64::from(*value))).collect()
 }
 
-/// The page's data for `comparison` as JSON fit for a script element.
-pub(crate) fn page_json(comparison: &Comparison) -> String {
+/// The page's data for `comparison` as JSON fit for a script element. `has_others`: the page has other
+/// results, too.
+pub(crate) fn page_json(comparison: &Comparison, has_others: bool) -> String {
     let groups = groups(comparison);
-    crate::json::embeddable(&Page::new(comparison, &groups))
+    crate::json::embeddable(&Page::new(comparison, &groups, has_others))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RealTimeDirection;
     use crate::example;
     use crate::thin::thinned;
     use cellpace_measure::InspectedSeries;
     use serde_json::Value;
 
     fn page(comparison: &Comparison) -> Value {
-        serde_json::from_str(&page_json(&thinned(comparison))).unwrap()
+        serde_json::from_str(&page_json(&thinned(comparison), false)).unwrap()
     }
 
     #[test]
     fn a_link_in_real_time_says_how_exact_it_was() {
         let mut comparison = example::comparison();
         let real = RealTime {
+            direction: RealTimeDirection::Down,
             late_p50_us: 40.0,
             late_p99_us: 81.0,
             late_max_us: 1050.0,

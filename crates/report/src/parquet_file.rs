@@ -52,7 +52,7 @@ impl Document {
             builder.schema().fields().iter().map(|field| field.name().clone()).collect();
         let has = |wanted: &[&str]| wanted.iter().all(|name| columns.iter().any(|c| c == name));
         if has(&PACKET_COLUMNS) {
-            return Self::of(name, packets::runs(&stored)?);
+            return Self::of(name, &packets::runs(&stored)?);
         }
         if has(&TRANSFER_COLUMNS) {
             let count = builder.metadata().file_metadata().num_rows();
@@ -61,7 +61,7 @@ impl Document {
                     stored.wrong(&format!("{count} rows are more than the {MAX_ROWS} of a page"))
                 );
             }
-            return Self::of(name, rows::objects(&stored, "cellpace.transfers/1")?);
+            return Self::of(name, &rows::objects(&stored, "cellpace.transfers/1")?);
         }
         let shown = columns.iter().take(8).map(String::as_str).collect::<Vec<_>>().join(", ");
         Err(stored.wrong(&format!(

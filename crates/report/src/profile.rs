@@ -1,4 +1,4 @@
-//! Learnt delay profiles, declared once for the page, SVG and PNG: all of a run over the same axes.
+//! Learnt delay profiles: all of a run over the same axes.
 
 use cellpace_measure::ProfileSample;
 

@@ -84,7 +84,7 @@ pub struct Run {
     pub rtt_ms: f64,
     /// The queue as written.
     pub queue: String,
-    /// Share of packets lost at random.
+    /// Share of packets lost at random, the mean over the run.
     pub loss: f64,
     /// Number of flows.
     pub flows: usize,
@@ -112,9 +112,23 @@ pub struct Run {
     pub real_time: Option<RealTime>,
 }
 
+/// Which of the two directions of a link a run is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RealTimeDirection {
+    /// Towards the program.
+    #[default]
+    Down,
+    /// From the program.
+    Up,
+}
+
 /// How exact a link was that forwarded real packets.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RealTime {
+    /// Which way the packets went; results of earlier versions do not say.
+    #[serde(default)]
+    pub direction: RealTimeDirection,
     /// Median of how much later than its time a packet left, in us.
     pub late_p50_us: f64,
     /// The same, 99th percentile.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::heatmap::Heatmap;
-use crate::number::{Number, significant};
+use crate::number::{Number, short, significant};
 use crate::thin::{mean_of_known, thin};
 
 /// More points than this a line does not get: a wide screen has no more columns.
@@ -159,7 +159,7 @@ impl Line {
 pub(crate) struct DrawnChart<'a> {
     title: &'a str,
     unit: &'a str,
-    note: &'a str,
+    note: String,
     x_label: &'a str,
     lines: Vec<DrawnLine<'a>>,
     log_x: bool,
@@ -215,6 +215,8 @@ impl Chart {
 
     /// Long lines get the mean of what falls on one column.
     pub(crate) fn drawn(&self) -> DrawnChart<'_> {
+        let foot = self.foot();
+        let place = |x: f64| foot.map_or(x, |foot| x.max(foot));
         let line = |line: &'_ Line| {
             let merge = line.x.len().div_ceil(MAX_POINTS).max(1);
             let y = match self.form {
@@ -225,7 +227,7 @@ impl Chart {
                 _ => thin(&line.y, merge, mean_of_known),
             };
             (
-                line.x.iter().step_by(merge).map(|x| significant(*x, X_DIGITS)).collect(),
+                line.x.iter().step_by(merge).map(|x| significant(place(*x), X_DIGITS)).collect(),
                 y.into_iter().map(|y| Number(f64::from(y))).collect(),
             )
         };
@@ -248,7 +250,7 @@ impl Chart {
         DrawnChart {
             title: &self.title,
             unit: &self.unit,
-            note: &self.note,
+            note: self.note_with(foot),
             x_label: &self.x_label,
             lines: lines.collect(),
             log_x: self.log_x,
@@ -260,6 +262,27 @@ impl Chart {
             names: &self.names,
             levels: &self.levels,
         }
+    }
+}
+
+impl Chart {
+    /// Where 0 stands on a logarithmic axis below, which has none: at a decade below all that is larger.
+    /// `None`: nothing is 0, or the axis is not logarithmic.
+    fn foot(&self) -> Option<f64> {
+        let places = || self.lines.iter().flat_map(|line| line.x.iter().copied());
+        if !self.log_x || places().all(|x| x > 0.0) {
+            return None;
+        }
+        let least = places().filter(|x| *x > 0.0).fold(f64::INFINITY, f64::min);
+        let least = if least.is_finite() { least } else { 1.0 };
+        let decade = 10_f64.powf(least.log10().ceil() - 1.0);
+        Some(self.x_range.map_or(decade, |[from, _]| if from > 0.0 { from } else { decade }))
+    }
+
+    fn note_with(&self, foot: Option<f64>) -> String {
+        let zero = foot.map(|foot| format!("0 stands at {}.", short(foot)));
+        let parts = [Some(self.note.clone()), zero].into_iter().flatten();
+        parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -298,5 +321,25 @@ impl PageTable {
             cells.collect::<String>() + "\n"
         };
         all().map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_has_a_place_on_a_logarithmic_axis() {
+        let line = |x: &[f64]| Line { x: x.to_vec(), y: vec![1.0; x.len()], ..Line::default() };
+        let chart = |x: &[f64]| Chart { lines: vec![line(x)], log_x: true, ..Chart::default() };
+        let drawn = |x: &[f64]| serde_json::to_value(chart(x).drawn()).unwrap();
+        assert_eq!(
+            drawn(&[0.0, 0.0, 10.0, 20.0])["lines"][0]["x"],
+            serde_json::json!([1.0, 1.0, 10.0, 20.0])
+        );
+        assert_eq!(drawn(&[0.0, 35.0])["lines"][0]["x"], serde_json::json!([10.0, 35.0]));
+        assert_eq!(drawn(&[0.0])["note"], "0 stands at 0.1.");
+        assert_eq!(drawn(&[0.5, 2.0])["lines"][0]["x"], serde_json::json!([0.5, 2.0]));
+        assert_eq!(drawn(&[0.5, 2.0])["note"], "");
     }
 }

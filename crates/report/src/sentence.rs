@@ -1,8 +1,8 @@
 //! What came out of a comparison, in one sentence. Its numbers are those of the table, rounded.
 
-use cellpace_measure::FlowFigures;
+use cellpace_measure::{FlowFigures, TransferSummary};
 
-use crate::groups::{Cell, FigureRow, Group, groups, rows};
+use crate::groups::{Cell, FigureRow, Group, groups, has_limit, rows, shares};
 use crate::number::{fixed, significant, time};
 use crate::{Comparison, Run};
 
@@ -19,14 +19,37 @@ pub fn sentence(comparison: &Comparison) -> String {
     let groups = groups(comparison);
     match &groups[..] {
         [] => "Nothing was run.".to_owned(),
-        [group] => {
-            let rows = rows(&group.runs, &comparison.repeated);
-            match &group.runs[..] {
-                [run] if run.figures.per_flow.len() > 1 => of_flows(run),
-                _ => of_group(group, &rows),
-            }
-        }
-        groups => of_traces(comparison, groups),
+        [group] => of_one(comparison, group),
+        groups if is_one_controller_on_all(groups) => of_traces(comparison, groups),
+        groups => one_by_one(comparison, groups),
+    }
+}
+
+/// Whether any controller ran under all conditions: else there is nothing to say over all of them.
+fn is_one_controller_on_all(groups: &[Group<'_>]) -> bool {
+    let mut ccs = groups[0].runs.iter().map(|run| &run.cc);
+    ccs.any(|cc| groups.iter().all(|group| group.runs.iter().any(|run| run.cc == *cc)))
+}
+
+/// More conditions than this do not get a sentence each.
+const MAX_SENTENCES: usize = 3;
+
+/// A sentence for each of several conditions under which different controllers ran, such as the two
+/// directions of a link.
+fn one_by_one(comparison: &Comparison, groups: &[Group<'_>]) -> String {
+    let each = groups.iter().take(MAX_SENTENCES);
+    let mut sentences: Vec<String> = each.map(|group| of_one(comparison, group)).collect();
+    if groups.len() > MAX_SENTENCES {
+        let rest = groups.len() - MAX_SENTENCES;
+        sentences.push(format!("The table has {rest} more."));
+    }
+    sentences.join(" ")
+}
+
+fn of_one(comparison: &Comparison, group: &Group<'_>) -> String {
+    match &group.runs[..] {
+        [run] if run.figures.per_flow.len() > 1 => of_flows(&group.name, run),
+        _ => of_group(group, &rows(&group.runs, &comparison.repeated)),
     }
 }
 
@@ -37,6 +60,11 @@ fn of_group(group: &Group<'_>, rows: &[FigureRow<'_>]) -> String {
         0 | 1 => format!("On {}", group.name),
         _ => format!("On {}, over {seeds} seeds,", group.name),
     };
+    let transfers: Option<Vec<&TransferSummary>> =
+        rows.iter().map(|row| row.transfers.as_ref()).collect();
+    if let Some(transfers) = transfers.filter(|transfers| !transfers.is_empty()) {
+        return of_transfers(&place, &transfers);
+    }
     let (delivered, nothing): (Vec<&FigureRow<'_>>, Vec<&FigureRow<'_>>) =
         rows.iter().partition(|row| row.p95.value.is_finite());
     let Some(lead) = best(&delivered) else {
@@ -65,16 +93,34 @@ fn seeds(runs: &[&Run]) -> usize {
 
 /// The shortest delay among those that use the link.
 fn best<'r, 'a>(rows: &[&'r FigureRow<'a>]) -> Option<&'r FigureRow<'a>> {
-    let most = rows.iter().map(|row| row.utilization.value).fold(0.0, f64::max);
+    let most = rows.iter().map(|row| used(row)).fold(0.0, f64::max);
     rows.iter()
         .copied()
-        .filter(|row| row.utilization.value >= MIN_SHARE_OF_BEST * most)
+        .filter(|row| used(row) >= MIN_SHARE_OF_BEST * most)
         .min_by(|a, b| a.p95.value.total_cmp(&b.p95.value))
+}
+
+/// How much of the link a row uses: in percent, or in Mbit/s where the link has no limit.
+fn used(row: &FigureRow<'_>) -> f64 {
+    if row.utilization.value.is_finite() { row.utilization.value } else { row.throughput.value }
+}
+
+/// The same in words.
+fn usage(row: &FigureRow<'_>) -> String {
+    match row.utilization.value.is_finite() {
+        true => percent(row.utilization),
+        false => format!("{} Mbit/s", fixed(row.throughput.value, 2)),
+    }
+}
+
+fn usage_of_capacity(row: &FigureRow<'_>) -> String {
+    let of = if row.utilization.value.is_finite() { " of the capacity" } else { "" };
+    usage(row) + of
 }
 
 /// The one that uses most of the link; of several the one with the longest delay.
 fn contrast<'r, 'a>(rows: &[&'r FigureRow<'a>], lead: &FigureRow<'_>) -> Option<&'r FigureRow<'a>> {
-    let used = |row: &FigureRow<'_>| row.utilization.value.round();
+    let used = |row: &FigureRow<'_>| used(row).round();
     let others = rows.iter().copied().filter(|row| !std::ptr::eq(*row, lead));
     others.max_by(|a, b| used(a).total_cmp(&used(b)).then(a.p95.value.total_cmp(&b.p95.value)))
 }
@@ -85,11 +131,11 @@ fn keeps(row: &FigureRow<'_>) -> String {
         flows => format!("{flows} flows of {} keep", row.cc),
     };
     let mut text = format!(
-        "{who} 95 % of the packets below {} at {} of the capacity",
+        "{who} 95 % of the packets below {} at {}",
         with_interval(row.p95),
-        percent(row.utilization)
+        usage_of_capacity(row)
     );
-    if row.flows > 1 {
+    if row.flows > 1 && row.jain.value.is_finite() {
         text += &format!(" and share it with a Jain's index of {}", fixed(row.jain.value, 2));
     }
     if row.loss.value >= MIN_LOSS {
@@ -104,7 +150,7 @@ fn against(lead: &FigureRow<'_>, other: &FigureRow<'_>) -> String {
         return format!(
             "{} uses {}, and their delays do not differ within the 95 % intervals",
             other.cc,
-            percent(other.utilization)
+            usage(other)
         );
     }
     let verb = if other.flows > 1 { "use" } else { "uses" };
@@ -112,7 +158,7 @@ fn against(lead: &FigureRow<'_>, other: &FigureRow<'_>) -> String {
     let waits = if other.flows > 1 { "make" } else { "makes" };
     let mut text = format!(
         "{who} {verb} {} and {waits} them wait up to {}",
-        percent(other.utilization),
+        usage(other),
         with_interval(other.p95)
     );
     if other.loss.value >= MIN_LOSS {
@@ -129,16 +175,14 @@ fn differs(a: Cell, b: Cell) -> bool {
 
 /// Several traces: the range over these.
 fn of_traces(comparison: &Comparison, groups: &[Group<'_>]) -> String {
-    let mut ccs: Vec<Ranges<'_>> = Vec::new();
-    for group in groups {
-        for row in rows(&group.runs, &comparison.repeated) {
-            if !row.p95.value.is_finite() {
-                continue;
-            }
-            match ccs.iter_mut().find(|ranges| ranges.cc == row.cc) {
-                Some(ranges) => ranges.add(&row),
-                None => ccs.push(Ranges::of(&row)),
-            }
+    let all: Vec<FigureRow<'_>> =
+        groups.iter().flat_map(|group| rows(&group.runs, &comparison.repeated)).collect();
+    let has_limits = all.iter().all(|row| row.utilization.value.is_finite());
+    let mut of_cc: Vec<(&str, Vec<FigureRow<'_>>)> = Vec::new();
+    for row in all {
+        match of_cc.iter_mut().find(|(cc, _)| *cc == row.cc) {
+            Some((_, rows)) => rows.push(row),
+            None => of_cc.push((row.cc, vec![row])),
         }
     }
     let count = groups.len();
@@ -146,50 +190,104 @@ fn of_traces(comparison: &Comparison, groups: &[Group<'_>]) -> String {
         true => format!("Over {count} traces"),
         false => format!("Under {count} conditions on {}", groups[0].runs[0].trace),
     };
+    if let Some(text) = transfers_over_traces(&place, count, &of_cc) {
+        return text;
+    }
     // One that delivered on some traces only has no range over all.
-    ccs.retain(|ranges| ranges.p95.len() == count);
-    let most = ccs.iter().map(Ranges::mean_utilization).fold(0.0, f64::max);
-    let useful = ccs.iter().filter(|cc| cc.mean_utilization() >= MIN_SHARE_OF_BEST * most);
+    of_cc.retain(|(_, rows)| {
+        rows.len() == count && rows.iter().all(|row| row.p95.value.is_finite())
+    });
+    let ccs: Vec<Ranges<'_>> =
+        of_cc.iter().map(|(cc, rows)| Ranges::of(cc, rows, has_limits)).collect();
+    let most = ccs.iter().map(Ranges::mean_used).fold(0.0, f64::max);
+    let useful = ccs.iter().filter(|cc| cc.mean_used() >= MIN_SHARE_OF_BEST * most);
     let Some(lead) = useful.min_by(|a, b| a.mean_log_p95().total_cmp(&b.mean_log_p95())) else {
         return format!("{place} no controller delivered on all.");
     };
     let others = ccs.iter().filter(|cc| !std::ptr::eq(*cc, lead));
-    let other = others.max_by(|a, b| a.mean_utilization().total_cmp(&b.mean_utilization()));
+    let other = others.max_by(|a, b| a.mean_used().total_cmp(&b.mean_used()));
     let against = other.map_or(String::new(), |other| {
         format!(
             "; {} uses {} and makes them wait up to {}",
             other.cc,
-            percents(&other.utilization),
+            other.usage(),
             times(&other.p95)
         )
     });
     format!(
-        "{place} {} keeps 95 % of the packets below {} at {} of the capacity{against}.",
+        "{place} {} keeps 95 % of the packets below {} at {}{}{against}.",
         lead.cc,
         times(&lead.p95),
-        percents(&lead.utilization)
+        lead.usage(),
+        if lead.has_limits { " of the capacity" } else { "" }
     )
+}
+
+/// The same where everything was transfers: the range of their times.
+fn transfers_over_traces(
+    place: &str,
+    count: usize,
+    of_cc: &[(&str, Vec<FigureRow<'_>>)],
+) -> Option<String> {
+    let is_transfers = |row: &FigureRow<'_>| row.transfers.is_some();
+    if !of_cc.iter().all(|(_, rows)| rows.iter().all(is_transfers)) {
+        return None;
+    }
+    let p95 = |row: &FigureRow<'_>| {
+        let complete = row.transfers.as_ref().filter(|of| of.complete > 0)?;
+        Some(complete.completion_ms.p95)
+    };
+    let mut all: Vec<(&str, Vec<f64>)> = of_cc
+        .iter()
+        .map(|(cc, rows)| (*cc, rows.iter().filter_map(p95).collect::<Vec<_>>()))
+        .filter(|(_, times)| times.len() == count)
+        .collect();
+    // By their ratios: else the slowest trace alone would decide.
+    let mean = |times: &[f64]| times.iter().map(|ms| ms.max(0.1).ln()).sum::<f64>();
+    all.sort_by(|(_, a), (_, b)| mean(a).total_cmp(&mean(b)));
+    let text = match &all[..] {
+        [] => "no controller completed transfers on all".to_owned(),
+        [(cc, all)] => format!("{cc} completes 95 % of its transfers within {}", times(all)),
+        [(cc, all), .., (other, longest)] => format!(
+            "{cc} completes 95 % of its transfers within {}; {other} takes up to {}",
+            times(all),
+            times(longest)
+        ),
+    };
+    Some(format!("{place} {text}."))
 }
 
 /// A controller over several traces.
 struct Ranges<'a> {
     cc: &'a str,
     p95: Vec<f64>,
-    utilization: Vec<f64>,
+    /// In percent of the capacity, or in Mbit/s where some link has no limit.
+    used: Vec<f64>,
+    has_limits: bool,
 }
 
 impl<'a> Ranges<'a> {
-    fn of(row: &FigureRow<'a>) -> Self {
-        Self { cc: row.cc, p95: vec![row.p95.value], utilization: vec![row.utilization.value] }
+    fn of(cc: &'a str, rows: &[FigureRow<'_>], has_limits: bool) -> Self {
+        let used = |row: &FigureRow<'_>| if has_limits { row.utilization } else { row.throughput };
+        Self {
+            cc,
+            p95: rows.iter().map(|row| row.p95.value).collect(),
+            used: rows.iter().map(|row| used(row).value).collect(),
+            has_limits,
+        }
     }
 
-    fn add(&mut self, row: &FigureRow<'_>) {
-        self.p95.push(row.p95.value);
-        self.utilization.push(row.utilization.value);
+    fn mean_used(&self) -> f64 {
+        self.used.iter().sum::<f64>() / self.used.len() as f64
     }
 
-    fn mean_utilization(&self) -> f64 {
-        self.utilization.iter().sum::<f64>() / self.utilization.len() as f64
+    fn usage(&self) -> String {
+        if self.has_limits {
+            return percents(&self.used);
+        }
+        let (low, high) = extremes(&self.used);
+        let [low, high] = [low, high].map(|value| fixed(value, 2));
+        if low == high { format!("{low} Mbit/s") } else { format!("{low} to {high} Mbit/s") }
     }
 
     /// Delays are compared by their ratios: else the slowest trace alone would decide.
@@ -199,17 +297,28 @@ impl<'a> Ranges<'a> {
 }
 
 /// Flows of one run: how they share the link.
-fn of_flows(run: &Run) -> String {
+fn of_flows(place: &str, run: &Run) -> String {
     let figures = &run.figures;
     let flows = figures.per_flow.len();
     if figures.packets == 0 {
-        return format!("On {} nothing of the {flows} flows was delivered.", run.trace);
+        return format!("On {place} nothing of the {flows} flows was delivered.");
     }
-    let utilization = Cell::plain(figures.utilization * 100.0);
+    let has_transfers =
+        |flow: &FlowFigures| run.transfer_summary.iter().any(|summary| summary.cc == flow.cc);
+    if figures.per_flow.iter().all(has_transfers) {
+        return of_transfers(
+            &format!("On {place}"),
+            &run.transfer_summary.iter().collect::<Vec<_>>(),
+        );
+    }
+    let usage = match has_limit(run) {
+        true => {
+            format!("use {} of the capacity", percent(Cell::plain(figures.utilization * 100.0)))
+        }
+        false => format!("get {} Mbit/s", fixed(figures.throughput_mbps, 2)),
+    };
     let mut text = format!(
-        "On {} the {flows} flows use {} of the capacity and keep 95 % of the packets below {}",
-        run.trace,
-        percent(utilization),
+        "On {place} the {flows} flows {usage} and keep 95 % of the packets below {}",
         rounded_time(figures.queue_delay_ms.p95)
     );
     let mut controlled: Vec<(usize, &FlowFigures)> =
@@ -224,9 +333,14 @@ fn of_flows(run: &Run) -> String {
         [] => {}
         [one] => text += &format!("; {} gets {} Mbit/s", name(one), rate(one)),
         [most, .., least] => {
+            let others =
+                if controlled.len() < flows { " among those with a controller" } else { "" };
+            text += &match shares(run) {
+                true => format!("; Jain's index{others} is {}", fixed(figures.jain, 2)),
+                false => "; no two of them were on for a whole second together".to_owned(),
+            };
             text += &format!(
-                "; Jain's index is {}, {} gets the most, {} Mbit/s, {} the least, {} Mbit/s",
-                fixed(figures.jain, 2),
+                ", {} gets the most, {} Mbit/s, {} the least, {} Mbit/s",
                 name(most),
                 rate(most),
                 name(least),
@@ -235,6 +349,41 @@ fn of_flows(run: &Run) -> String {
         }
     }
     text + "."
+}
+
+/// Transfers of several controllers: how long these take, since the run idles between and after them.
+fn of_transfers(place: &str, transfers: &[&TransferSummary]) -> String {
+    let complete = || transfers.iter().copied().filter(|of| of.complete > 0);
+    let p95 = |of: &TransferSummary| of.completion_ms.p95;
+    let share = |of: &TransferSummary| of.complete as f64 / of.count as f64;
+    let most = complete().map(share).fold(0.0, f64::max);
+    // One that gives up on the long ones is not the fastest.
+    let useful = complete().filter(|of| share(of) >= most);
+    let Some(lead) = useful.min_by(|a, b| p95(a).total_cmp(&p95(b))) else {
+        return format!("{place} no transfer was complete.");
+    };
+    let other = complete().filter(|of| !std::ptr::eq(*of, lead));
+    let other = other.max_by(|a, b| p95(a).total_cmp(&p95(b)));
+    let mut text = format!("{place} {} completes {}", lead.cc, completion(lead, true));
+    if let Some(other) = other {
+        text += &format!("; {} takes {}", other.cc, completion(other, false));
+    }
+    for of in transfers.iter().filter(|of| of.complete < of.count) {
+        text +=
+            &format!("; {} of {} of {} are not complete", of.count - of.complete, of.count, of.cc);
+    }
+    text + "."
+}
+
+/// How long the complete ones take; `is_first`: what they are, too.
+fn completion(of: &TransferSummary, is_first: bool) -> String {
+    let time = rounded_time(of.completion_ms.p95);
+    match (of.complete, is_first) {
+        (1, true) => format!("its transfer in {time}"),
+        (1, false) => time,
+        (number, true) => format!("95 % of its {number} transfers within {time}"),
+        (_, false) => format!("up to {time}"),
+    }
 }
 
 /// Two digits tell what a delay is like.
@@ -405,7 +554,7 @@ mod tests {
         assert_eq!(
             check(&comparison),
             "On step:10mbit/5s the 3 flows use 88 % of the capacity and keep 95 % of the packets below 60 ms; \
-             Jain's index is 0.87, flow 2 (cubic) gets the most, 4.92 Mbit/s, flow 1 (verus) the least, \
+             Jain's index among those with a controller is 0.87, flow 2 (cubic) gets the most, 4.92 Mbit/s, flow 1 (verus) the least, \
              2.31 Mbit/s."
         );
         comparison.runs[0].figures.per_flow.remove(1);

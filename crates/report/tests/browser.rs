@@ -6,14 +6,15 @@
 #![allow(clippy::unwrap_used)]
 
 mod example;
+#[path = "browser/figures.rs"]
+mod figures;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use cellpace_measure::InspectedSeries;
 use cellpace_report::{
-    Comparison, Document, Heatmap, HeatmapAxis, HeatmapCell, charts, heatmap_svg, page, to_json,
-    write_atomically,
+    Comparison, Document, Heatmap, HeatmapAxis, HeatmapCell, page, to_json, write_atomically,
 };
 use serde_json::Value;
 
@@ -163,38 +164,6 @@ fn sorting_hiding_zooming_and_choosing_work() {
     assert_eq!(log["pressed"], "false");
     assert_eq!((&log["second"]["throughput"], &log["trace"]), (&2.into(), &"second.down".into()));
     assert_eq!(log["all"], 5);
-}
-
-#[test]
-fn pictures_are_well_formed() {
-    let Some(browser) = Browser::find() else { return };
-    let mut odd = example::repeated();
-    odd.runs[0].cc = "a<b>&\u{7}\"c'".to_owned();
-    let drawn = |comparison: &Comparison| {
-        charts(&[Document::read("a", &to_json(comparison)).unwrap()]).unwrap()
-    };
-    let mut pictures = drawn(&odd);
-    pictures.extend(drawn(&example::large("drive.down", 6, 1, 300)));
-    pictures.extend(drawn(&example::large("shared", 1, 4, 60)));
-    pictures.push(("heat.svg".to_owned(), heatmap_svg(&[heatmap(300), heatmap(20)])));
-    pictures.push(("odd-heat.svg".to_owned(), heatmap_svg(&[Heatmap::default()])));
-    if let Some(folder) = std::env::var_os("PAGES") {
-        for (name, svg) in &pictures {
-            write_atomically(&Path::new(&folder).join(name), svg.as_bytes()).unwrap();
-        }
-    }
-    let count = pictures.len();
-    let texts: Vec<String> = pictures.into_iter().map(|(_, svg)| svg).collect();
-    let data = serde_json::to_string(&texts).unwrap().replace('<', "\\u003c");
-    let page = format!(
-        "<!doctype html><script>const drawn = {data}.map((text) => new DOMParser()\
-         .parseFromString(text, 'image/svg+xml').documentElement);\
-         document.documentElement.dataset.cellpace = JSON.stringify({{ errors: [], done: true,\
-         good: drawn.filter((svg) => svg.localName === 'svg' && !svg.querySelector('parsererror')).length }})</script>"
-    );
-    let file = browser.write("pictures", &page);
-    let dom = browser.dump("pictures", &format!("file://{}", file.display()), &[]);
-    assert_eq!(browser.outcome("pictures", &dom, "data-cellpace=\"")["good"], count);
 }
 
 /// A page of every kind, by a name.

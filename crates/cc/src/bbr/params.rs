@@ -8,9 +8,9 @@ params! {
     /// BBR's parameters.
     pub(crate) struct BbrParams {
         /// Initial window
-        initial_window: Window = "10pkts", was "init_cwnd", from "RFC 6928; Linux 4.9", logarithmic;
+        initial_window: Window = "10pkts", from "RFC 6928; Linux 4.9", logarithmic;
         /// Smallest window, and the window of PROBE_RTT
-        min_window: Window = "4pkts", was "min_cwnd", from "BBR (ACM Queue 2016); Linux 4.9",
+        min_window: Window = "4pkts", from "BBR (ACM Queue 2016); Linux 4.9",
             logarithmic;
         /// Recognise a policer by steady loss and pace at the rate it lets through
         policer: bool = "true", from "Linux 4.9 (long-term bandwidth)";

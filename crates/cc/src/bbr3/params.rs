@@ -18,13 +18,13 @@ params! {
     }
     expert {
         /// Initial window, also after a change of path
-        initial_window: Window = "10pkts", was "init_cwnd", from "RFC 6928", logarithmic;
+        initial_window: Window = "10pkts", from "RFC 6928", logarithmic;
         /// Smallest window, except after a timeout (MinPipeCwnd)
-        min_window: Window = "4pkts", was "min_cwnd", from DRAFT, logarithmic;
+        min_window: Window = "4pkts", from DRAFT, logarithmic;
         /// Share of the flight whose loss says that a probe went too far (LossThresh)
-        loss_threshold: f64 = "0.02" in 0.0..=0.5, was "loss_thresh", from DRAFT;
+        loss_threshold: f64 = "0.02" in 0.0..=0.5, from DRAFT;
         /// What losses leave of the bounds on flight and bandwidth (Beta)
-        loss_factor: f64 = "0.7" in 0.1..=1.0, was "beta", from DRAFT;
+        loss_factor: f64 = "0.7" in 0.1..=1.0, from DRAFT;
         /// Share of the bound on the flight that is left free while not probing (Headroom)
         headroom: f64 = "0.15" in 0.0..=0.5, from DRAFT;
         /// Separate losses in a round below which the loss threshold is not applied

@@ -18,9 +18,9 @@ params! {
         /// Double the velocity after three windows in one direction, or from the first RTT
         velocity: VelocityRule = "paper", from "Copa section 2.1; genericCC";
         /// Initial window
-        initial_window: Window = "10pkts", was "init_cwnd", from "RFC 6928; genericCC", logarithmic;
+        initial_window: Window = "10pkts", from "RFC 6928; genericCC", logarithmic;
         /// Smallest window
-        min_window: Window = "2pkts", was "min_cwnd", from "genericCC", logarithmic;
+        min_window: Window = "2pkts", from "genericCC", logarithmic;
     }
     expert {
         /// Halve the velocity once per ack while above cwnd*delta

@@ -29,7 +29,7 @@ params! {
         /// What a loss does to the window, once per round trip
         loss: LossAnswer = "cut", from "docs/spec/mdi.md 8; MDI paper section 5";
         /// What a loss leaves of the window at which the packet was sent
-        loss_factor: f64 = "0.7" in 0.1..=1.0, was "m", from "2021 code; Eq. 6, Verus";
+        loss_factor: f64 = "0.7" in 0.1..=1.0, from "2021 code; Eq. 6, Verus";
     }
 }
 

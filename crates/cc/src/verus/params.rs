@@ -25,7 +25,7 @@ params! {
         /// Rise of the set-point, and fall above r
         delta2: Span = "2ms" in Span::ZERO..=SEC, from EQ4;
         /// What a loss leaves of the window (M)
-        loss_factor: f64 = "0.7" in 0.0..=1.0, was "m", from "Verus, eq. 6; value: code";
+        loss_factor: f64 = "0.7" in 0.0..=1.0, from "Verus, eq. 6; value: code";
         /// The largest window, at most 39999 packets
         max_window: Window = "39999pkts", from CODE, logarithmic;
     }

@@ -15,7 +15,7 @@ params! {
     /// BIC's parameters.
     pub(crate) struct BicParams {
         /// What a loss event leaves of the window, in steps of 1/1024 (beta; the paper has 0.875)
-        loss_factor: f64 = "0.8" in 0.1..=0.999, was "beta", from "Linux tcp_bic; BIC section III";
+        loss_factor: f64 = "0.8" in 0.1..=0.999, from "Linux tcp_bic; BIC section III";
         /// Most that the window grows per RTT (Smax; the paper has 32)
         smax: u64 = "16" in 1..=65_536, unit "pkt", from "Linux tcp_bic; BIC section III", logarithmic;
     }

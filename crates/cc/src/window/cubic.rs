@@ -15,13 +15,13 @@ params! {
     /// CUBIC's parameters.
     pub(crate) struct CubicParams {
         /// What a loss event leaves of the flight (beta_cubic)
-        loss_factor: f64 = "0.7" in 0.1..=0.95, was "beta", from "RFC 9438 section 4.6";
+        loss_factor: f64 = "0.7" in 0.1..=0.95, from "RFC 9438 section 4.6";
         /// How fast the cubic curve rises (C)
         c: f64 = "0.4" in 1e-3..=1e3, unit "pkt/s^3", from "RFC 9438 section 5.1", logarithmic;
         /// Aim lower after a loss below the last maximum, to make room for new flows
         fast_convergence: bool = "true", from "RFC 9438 section 4.7";
         /// The signs of HyStart that end slow start early; pp is HyStart++
-        hystart: HyStartSigns = "both", was "hystart_detect",
+        hystart: HyStartSigns = "both",
             from "Linux tcp_cubic; RFC 9438 section 4.10; RFC 9406 (pp)";
     }
     expert {

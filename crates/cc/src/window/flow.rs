@@ -16,9 +16,9 @@ params! {
     /// The parameters of all window-based controllers.
     pub(crate) struct WindowParams {
         /// Initial window, also after a change of path
-        initial_window: Window = "10pkts", was "initial", from "RFC 6928 section 2", logarithmic;
+        initial_window: Window = "10pkts", from "RFC 6928 section 2", logarithmic;
         /// Most that the flow keeps in flight, as a socket buffer bounds it
-        max_window: Option<Window> = "", was "max_cwnd",
+        max_window: Option<Window> = "",
             from "RFC 9293 section 3.8.6 (usable window); Linux tcp_wmem", logarithmic;
         /// Ask queues for marks in place of drops: packets leave as ECT(0), and a mark reduces as a
         /// loss does

@@ -17,14 +17,14 @@ params! {
         target: Span = "100ms" in Span::from_micros(1)..=Span::from_secs(10),
             from "RFC 6817 section 2.5", logarithmic;
         /// Initial window, also after a change of path (INIT_CWND)
-        initial_window: Window = "2pkts", was "initial", from "RFC 6817 section 2.4.2", logarithmic;
+        initial_window: Window = "2pkts", from "RFC 6817 section 2.4.2", logarithmic;
         /// Most that the flow keeps in flight, as a socket buffer bounds it
-        max_window: Option<Window> = "", was "max_cwnd",
+        max_window: Option<Window> = "",
             from "RFC 9293 section 3.8.6 (usable window); Linux tcp_wmem", logarithmic;
     }
     expert {
         /// Smallest window, except after a timeout (MIN_CWND)
-        min_window: Window = "2pkts", was "min_cwnd", from "RFC 6817 section 2.4.2", logarithmic;
+        min_window: Window = "2pkts", from "RFC 6817 section 2.4.2", logarithmic;
         /// Packets per RTT at an empty queue (GAIN; the RFC allows 1 at most)
         gain: f64 = "1" in 1e-3..=100.0, from "RFC 6817 section 2.5", logarithmic;
         /// The current delay is the smallest of this many samples (CURRENT_FILTER)

@@ -17,7 +17,7 @@ params! {
     /// NewReno's parameters.
     pub(crate) struct NewRenoParams {
         /// What a loss event leaves of the flight
-        loss_factor: f64 = "0.5" in 0.1..=0.95, was "beta", from "RFC 5681 equation 4";
+        loss_factor: f64 = "0.5" in 0.1..=0.95, from "RFC 5681 equation 4";
     }
     expert {
         /// The signs of HyStart that end slow start early; pp is HyStart++

@@ -19,7 +19,7 @@ use crate::result_files::ResultFiles;
   cellpace mdi train --cc verus --trace lte-driving -o verus.mdi
   cellpace mdi show verus.mdi
   cellpace mdi show verus.mdi --users 2 --report table.html
-  cellpace mdi show verus.mdi --json table.json && cellpace report table.json --svg pictures
+  cellpace mdi show verus.mdi --json table.json && cellpace report table.json -o table.html
 
 A subset is what may follow a state when the next delay is known. Pictures show the matrix with
 each row divided by its sum; without colour: never seen.")]
@@ -47,7 +47,8 @@ pub(crate) fn run(args: &MdiShowArgs) -> Result<ExitCode, CommandError> {
         ModelPictures { name: teacher.unwrap_or(&name), states: model.states, matrix: &matrix };
     let document = figures.to_json(&name, shown_pictures(&figures, &pictures));
     if !args.files.use_stdout() {
-        let document = Document::of(&name, vec![document.clone()]).map_err(CommandError::failed)?;
+        let document =
+            Document::of(&name, std::slice::from_ref(&document)).map_err(CommandError::failed)?;
         print(&document.text().map_err(CommandError::failed)?)?;
     }
     args.files.write(|| indented(&document))?;

@@ -197,7 +197,7 @@ fn read_text(name: &str, source: impl Read) -> Result<Document, String> {
     if text.as_bytes().starts_with(PARQUET) {
         return Err(format!("{name}: Parquet is read from a file"));
     }
-    Document::read(name, &text).map_err(|error| error.to_string())
+    Document::read(name, text).map_err(|error| error.to_string())
 }
 
 fn reason(error: &io::Error) -> String {

@@ -105,7 +105,7 @@ impl Cell {
             seed: scenario.seed,
             rtt_ms: scenario.base_rtt().as_millis_f64(),
             queue: scenario.queue.to_string(),
-            loss: scenario.loss.mean(),
+            loss: scenario.loss.mean_until(scenario.duration),
             flows: scenario.flows.len() as u64,
             duration_s: scenario.duration.as_secs_f64(),
             skip_s: scenario.skip.as_secs_f64(),

@@ -8,8 +8,16 @@ function regionEnds(lines, from, to) {
   return regions.length ? [lowest(regions.map((region) => region[from])), highest(regions.map((region) => region[to]))] : null;
 }
 
-/** uPlot would zoom a logarithmic axis by whole decades only. */
-const decades = (low, high) => low > 0 ? [10 ** Math.floor(Math.log10(low)), 10 ** Math.ceil(Math.log10(high))] : [low, high];
+/** Decades of a logarithmic axis that has no 0: from there up three are shown. uPlot would zoom by whole decades only. */
+const DECADES_ABOVE_ZERO = 3;
+
+/** Whole decades around what is there, at least one. */
+function decades(low, high) {
+  if (!(high > 0)) return [1, 10];
+  const to = Math.ceil(Math.log10(high));
+  const from = low > 0 ? Math.floor(Math.log10(low)) : to - DECADES_ABOVE_ZERO;
+  return [10 ** from, 10 ** Math.max(to, from + 1)];
+}
 
 /** The whole axis below, of which the data take `low` to `high`. */
 function placeRange({ lines, names, form, x_range: given, log_x: isLog }, low, high) {
@@ -17,7 +25,9 @@ function placeRange({ lines, names, form, x_range: given, log_x: isLog }, low, h
   if (given) return given;
   const regions = regionEnds(lines, 0, 1);
   if (form === "scatter") return scatterPlaces(Math.min(low, regions?.[0] ?? low), Math.max(high, regions?.[1] ?? high));
-  return regions ?? (isLog ? decades(low, high) : [low, high]);
+  const [from, to] = regions ?? [low, high];
+  if (isLog) return regions && from > 0 ? regions : decades(from, to);
+  return to > from ? [from, to] : [from - 0.5, from + 0.5];
 }
 
 /** The axis of the values, which the lines in sight take from `low` to `high`. */

@@ -12,7 +12,7 @@ function drawCdf(timed) {
   // The bins know the delay in queues only.
   const of = state.zoom ? "queue" : state.delayOf;
   choose("#pick-delay", Object.entries(DELAYS).filter(([key]) => !state.zoom || key === of), of, true);
-  one("#cdf-note").textContent = (state.zoom ? `${windowWords()}. ` : "Of all packets after the start that is left out. ")
+  one("#cdf-note").textContent = (state.zoom ? `${windowWords()}. ` : `Of all packets${seedWords(" of ")} after the start that is left out. `)
     + "At the height of the cursor the tip reads the percentile of each controller.";
   const where = one("#cdf .chart");
   const all = state.zoom ? timed.map((run) => [run, figuresSeen(run).quantiles]) : timed.filter(isSeen).map((run) => [run, run.series.cdf[of]]);
@@ -25,7 +25,7 @@ function drawCdf(timed) {
   const delays = Array.from({ length: POINTS }, (_, i) => low * (high / low) ** (i / (POINTS - 1)));
   const columns = quantiles.map((each) => delays.map((ms) => 100 * shareBelow(each, ms)));
   const lines = runs.map((run, i) => ({ name: data.controllers[run.cc], look: run.cc, x: delays, y: columns[i], pale: isPale(run.cc), strong: state.only === run.cc }));
-  const chart = { title: one("#cdf-title").textContent, unit: "%", lines, log_x: true, x_range: [low, high], x_unit: "ms", y_range: [0, 100], y_unit: " %", form: "cdf" };
+  const chart = { title: `Distribution of the ${DELAYS[of]} delay${seedWords(", ")}`, unit: "%", lines, log_x: true, x_range: [low, high], x_unit: "ms", y_range: [0, 100], y_unit: " %", form: "cdf" };
   const plot = drawChart(where, chart, { draw: [(u) => markQuartiles(u, runs, quantiles)], fill: percentiles(runs, quantiles) });
   plot.section = "#cdf";
   plots.push(plot);

@@ -32,6 +32,7 @@ function drawChart(where, chart, { sync, zoom, onZoom, onReset, draw = [], fill 
     plugins: [tip(fill)],
   }, columnsOf(chart), where);
   plot.chart = chart;
+  where.plot = plot;
   return plot;
 }
 

@@ -15,11 +15,18 @@ let plots = [];
 
 const group = () => data.groups[state.group];
 
+/** Which of several seeds is drawn over time; nothing where there is one. */
+function seedWords(before) {
+  const seeds = seedsOf(group());
+  return seeds.length > 1 ? `${before}seed ${state.seed} alone, of ${seeds.length}` : "";
+}
+
 /** The runs of the chosen seed that have figures over time. */
 const timedRuns = () => group().runs.filter((run) => run.seed === state.seed && run.series);
 
 function drawAll() {
   colours = pageColours();
+  document.querySelectorAll("#comparison .of-seed").forEach((place) => { place.textContent = data.groups.length ? seedWords("") : ""; });
   plots.forEach((plot) => plot.destroy());
   plots = [];
   if (!data.groups.length) return;
@@ -143,6 +150,7 @@ function chooseGroup(index) {
 function startComparison() {
   told.drawn = { throughput: 0, delay: 0, scatter: 0, profiles: 0, cwnd: 0, flows: 0, cdf: 0 };
   one("#comparison").hidden = false;
+  if (data.title) headComparison();
   one("#files").hidden = !data.groups.length;
   takeView(location.hash);
   onChange("#pick-group select", (select) => chooseGroup(+select.value));
@@ -182,6 +190,12 @@ function startComparison() {
     told.done = true;
     publish();
   }, 0);
+}
+
+/** Among other results it has a title of its own, its sentence and its conditions below that. */
+function headComparison() {
+  const head = one("#comparison-head");
+  head.append(element("h2", { class: "part-title" }, data.title), element("p", { class: "sentence" }, data.sentence), one("#conditions"));
 }
 
 if (data) startComparison();

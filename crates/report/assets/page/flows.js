@@ -23,12 +23,19 @@ function drawFlows(timed) {
   const delays = lines(run.series.flow_p95 ?? []).filter((line) => line.values.some(known));
   timeChart("#flows", place("delay"), delays, { unit: "ms", log: true, marks, merged: highest });
   timeChart("#flows", place("shares"), rates.filter((line) => !line.hidden), { unit: "Mbit/s", stacked: true, merged: mean });
-  const jain = run.series.flows[0].map((_, bin) => jainOf(rates.map((line) => line.values[bin]).filter(known)));
-  timeChart("#flows", place("jain"), [{ look: 0, name: "Jain's index", bin: run.series.bin, values: jain }], { unit: "index", top: 1.05, marks, merged: mean });
+  const shared = rates.filter((_, i) => isControlled(run, i));
+  const jain = run.series.flows[0].map((_, bin) => {
+    const on = shared.map((line) => line.values[bin]).filter(known);
+    return on.length > 1 ? jainOf(on) : null;
+  });
+  timeChart("#flows", place("jain"), shared.length < 2 ? [] : [{ look: 0, name: "Jain's index", bin: run.series.bin, values: jain }], { unit: "index", top: 1.05, marks, merged: mean });
   const windows = lines(run.series.cwnd).filter((line) => line.values.some(known));
   timeChart("#flows", place("cwnd"), windows, { unit: "packets", log: true, least: 1, merged: mean });
   state.drawsFlows = false;
 }
+
+/** Whether a controller drives the flow: UDP at a constant rate takes no share, it has one. */
+const isControlled = (run, i) => !/^udp(:|$)/.test(run.flows[i]?.[0] ?? "");
 
 const flowName = (run, i) => run.flows[i]?.[0] ? `${i + 1}: ${run.flows[i][0]}` : `flow ${i + 1}`;
 
@@ -41,9 +48,14 @@ function whileOn(values, run, flow) {
 function drawFlowTable(run) {
   const names = ["Flow", "starts, s", "stops, s", "Mbit/s", "queue delay p50, ms", "p95, ms", "lost"];
   const cell = (value, digits) => element("td", {}, known(value) ? value.toFixed(digits) : "–");
+  const udp = run.flows.filter((_, i) => !isControlled(run, i)).length;
   const rows = run.flows.map(([, start, stop, rate, p50, p95, lost], i) => element("tr", {},
     element("th", { scope: "row", class: "name" }, ...(i < 16 ? [dot(i)] : []), flowName(run, i)), cell(start, 1), cell(stop, 1), cell(rate, 2), cell(p50, 1), cell(p95, 1), cell(lost, 0)));
   one("#flows table").replaceChildren(element("thead", {}, element("tr", {}, ...names.map((name, i) => element("th", i ? {} : { class: "word" }, name)))), element("tbody", {}, ...rows));
-  one("#flows-note").textContent = run.more ? `The first ${run.flows.length} of ${run.flows.length + run.more} flows.` : "";
+  one("#flows-note").textContent = [
+    seedWords("") && `Of ${seedWords("")}: the table of results has the means over all.`,
+    run.more ? `The first ${run.flows.length} of ${run.flows.length + run.more} flows.` : "",
+    udp ? "Jain's index is of the flows with a controller: those of UDP are left out." : "",
+  ].filter(Boolean).join(" ");
   told.flowRows = rows.length;
 }

@@ -13,6 +13,7 @@ const shortened = (name, most) => name.length > most ? name.slice(0, most - 1) +
 const seconds = (width) => width < 1 ? `${+(width * 1e3).toPrecision(3)} ms` : `${+width.toPrecision(3)} s`;
 
 function linearTicks(from, to, most) {
+  if (!(to > from)) return Number.isFinite(from) ? [from] : [];
   const rough = (to - from) / most;
   const decade = 10 ** Math.floor(Math.log10(rough));
   const step = decade * [1, 2, 5, 10].find((factor) => factor * decade >= rough);
@@ -109,10 +110,12 @@ function merits(values, isMoreBetter) {
   return logs.map((log) => !known(log) || most - least < 1e-9 ? null : isMoreBetter ? (log - least) / (most - least) : (most - log) / (most - least));
 }
 
-/** Rows as text with commas; a cell with what tables take for more than text is quoted. */
+/** Rows as text with commas; a cell with what tables take for more than text is quoted. What a spreadsheet would run as a formula
+    gets an apostrophe in front, which has it read as text. */
 function csv(rows) {
   const cell = (value) => {
     const words = known(value) ? String(value) : "";
+    if (/^[=+\-@\t\r\n]/.test(words) && isNaN(words)) return `"'${words.replaceAll('"', '""')}"`;
     return /[",\r\n]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
   };
   return rows.map((row) => row.map(cell).join(",") + "\n").join("");

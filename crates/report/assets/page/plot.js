@@ -30,7 +30,9 @@ function lonely(u, k) {
   return values.flatMap((value, i) => known(value) && !known(beside(i, -1)) && !known(beside(i, 1)) ? [i] : []);
 }
 
+/** Ticks of a logarithmic axis; none where it has no beginning above 0. */
 function logTicks(from, to, most) {
+  if (!(from > 0 && to >= from && to < Infinity)) return [];
   for (const steps of [[1, 2, 5], [1, 3], [1]]) {
     const ticks = [];
     for (let decade = Math.floor(Math.log10(from)); decade <= Math.log10(to); decade++)

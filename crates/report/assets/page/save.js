@@ -1,34 +1,37 @@
 // Charts as files: SVG and PNG, drawn by still.js whatever the page shows.
 
-/** Puts two buttons beside the heading of a chart. `find` gives the chart as it is now, and its size; null: there is none. */
+/** Puts two buttons beside the heading of a chart. `find` gives its title and its drawing as it is now; null: there is none. */
 function offerFiles(head, find) {
   if (one(".files", head)) return;
   const button = (ending, make) => {
     const made = element("button", { type: "button", title: `Save this chart as ${ending.toUpperCase()}` }, ending.toUpperCase());
     made.addEventListener("click", () => {
       const found = find();
-      if (found) make(fileText(...found), fileName(`${document.title} ${found[0].title}`, ending));
+      if (found) make(fileText(found.drawing), fileName(`${document.title} ${found.title}`, ending));
     });
     return made;
   };
   head.append(element("span", { class: "files" }, button("svg", (drawn, name) => save(name, drawn, "image/svg+xml")), button("png", savePng)));
 }
 
-/** What a plot shows now: its chart, zoomed as it is, and its size. */
+/** A chart as a drawing of its own. */
+const drawingOf = (chart, size) => ({ title: chart.title, drawing: chartSvg(chart, { ...size, isFile: true }) });
+
+/** What a plot shows now: zoomed as it is, in its size. */
 function shownBy(plot) {
   if (!plot) return null;
   const { min, max } = plot.scales.x;
-  return [plot.chart.names ? plot.chart : { ...plot.chart, x_range: [min, max] }, { width: plot.width, height: plot.height }];
+  return drawingOf(plot.chart.names ? plot.chart : { ...plot.chart, x_range: [min, max] }, { width: plot.width, height: plot.height });
 }
 
 /** The content of a file of its own. */
-const fileText = (chart, size) => new XMLSerializer().serializeToString(standalone(chartSvg(chart, { ...size, isFile: true })));
+const fileText = (drawing) => new XMLSerializer().serializeToString(standalone(drawing));
 
 /** An SVG of the page with the styles that it has there. */
 function standalone(svg) {
   const copy = svg.cloneNode(true);
   const style = getComputedStyle(document.documentElement);
-  const rules = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]).filter((rule) => rule.selectorText?.startsWith("svg"));
+  const rules = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]).filter((rule) => rule.selectorText?.startsWith("svg") || (svg.matches(".heat") && /^\.[hf]\d+$/.test(rule.selectorText)));
   const words = rules.map((rule) => rule.cssText.replaceAll(/^svg(\.heat)? /g, "")).join("\n");
   const resolve = (css) => css.replaceAll(/var\((--[\w-]+)\)/g, (_, name) => style.getPropertyValue(name).trim());
   copy.prepend(element("style", {}, resolve(words)));

@@ -3,7 +3,8 @@
 const SMALL_LABEL = "← p95 of the queue delay [ms, log]";
 
 function drawScatter() {
-  const wanted = group().rows.length > 0 && !(data.groups.length === 1 && group().rows.length === 1 && group().rows[0].flows > 1);
+  // One point alone says nothing that the table does not.
+  const wanted = data.groups.some((part) => part.rows.length > 1) || (data.controllers.length > 1 && !data.has_uplink);
   one("#scatter").hidden = !wanted;
   told.drawn.scatter = 0;
   if (!wanted) return;
@@ -12,13 +13,14 @@ function drawScatter() {
   const chart = scatterOf(group());
   told.drawn.scatter = chart.lines.length;
   const missing = group().rows.filter((row) => !known(row.p95.v)).map((row) => row.cc);
-  one("#scatter-note").textContent = (chart.lines.length > 1 ? "The line joins those that no other beats in both. " : "")
+  const isJoined = frontier(chart.lines.map((line) => ({ x: line.x[0], y: line.y[0] }))).length > 1;
+  one("#scatter-note").textContent = (isJoined ? "The line joins those that no other beats in both. " : "")
     + (missing.length ? `Not drawn, since nothing was delivered: ${missing.join(", ")}. ` : "")
     + (chart.lines.some((line) => line.minor) ? "Whiskers: 95 % confidence interval of the mean over the seeds; small marks: single seeds." : "");
   const label = width < 480 ? SMALL_LABEL : "← more  95th percentile of the queue delay [ms, log scale]  less →";
   where.replaceChildren(chartSvg({ ...chart, x_label: label }, { width, height: Math.round(Math.min(460, Math.max(330, width * 0.46))) }));
   drawPanels();
-  offerFiles(one("#scatter .head"), () => [scatterOf(group()), { width: 860, height: 460 }]);
+  offerFiles(one("#scatter .head"), () => drawingOf(scatterOf(group()), { width: 860, height: 460 }));
 }
 
 /** The chart of a trace with what is shown of it. */
@@ -29,7 +31,8 @@ function scatterOf(part) {
 
 function drawPanels() {
   const where = one("#scatter .grid-of-panels");
-  where.hidden = data.groups.length < 2;
+  // The two directions of a link have no frontier in common.
+  where.hidden = data.groups.length < 2 || data.has_uplink;
   if (where.hidden) return;
   const each = data.groups.map((part) => ({ ...scatterOf(part), title: part.name }));
   const of = (cc) => each.flatMap((chart) => chart.lines.filter((line) => line.look === cc));

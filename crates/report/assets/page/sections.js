@@ -86,7 +86,9 @@
     const place = element("div", { class: "scroll", tabindex: 0 });
     // Made by the program, which has escaped the names in it.
     place.innerHTML = svg;
-    return element("section", {}, head("h3", title), place, ...note(text));
+    const heading = head("h3", title);
+    offerFiles(heading, () => ({ title, drawing: place.firstElementChild }));
+    return element("section", {}, heading, place, ...note(text));
   }
 
   /** Leads to pages beside this one and to parts of it, and nowhere else. */
@@ -95,7 +97,7 @@
   }
 
   function table({ title, header, rows, links = [], note: text }) {
-    const isNumber = (column) => rows.every((row) => /^([-–]|$|[-+]?[\d.,]+([eE][-+]?\d+)?( ?[%A-Za-zµ/]+)?$)/.test(row[column] ?? ""));
+    const isNumber = (column) => rows.every((row) => /^([-–]|$|[-+]?[\d.,]+([eE][-+]?\d+)?( ?[%A-Za-zµ/]+)?( \*)?$)/.test(row[column] ?? ""));
     const classes = header.map((_, column) => column > 0 && isNumber(column) ? {} : { class: "word" });
     const looks = (cell, column) => cell.length > 28 ? { class: "word long" } : classes[column];
     const cells = (name, row, address) => element("tr", {}, ...row.map((cell, column) => element(name, { ...looks(cell, column), ...(name === "td" ? { "data-name": header[column] } : {}) }, !column && address ? link(address, cell) : cell)));
@@ -118,7 +120,7 @@
     const redraw = () => places.forEach((each) => { each.plot.destroy(); draw(each); });
     const entry = (line, index) => [line.look, line.name, { key: index, form: line.hollow ? "hollow" : chart.names ? "bars" : chart.form }];
     if (legend && place === places[0]) fillLegend(legend, lines.map(entry).filter((_, at) => isCompared(lines[at])), hides, redraw);
-    place.plot = drawChart(place, { ...chart, lines }, chart.names ? {} : { sync: `${section.title} ${chart.x_label}` });
+    drawChart(place, { ...chart, lines }, chart.names ? {} : { sync: `${section.title} ${chart.x_label}` });
     offerFiles(one(".head", place.closest("section")), () => shownBy(place.plot));
   }
 

@@ -27,12 +27,13 @@ function chartSvg(chart, { width, height, isSmall = false, isFile = false }) {
   // A marker on the border is whole.
   svg.lastChild.previousSibling.append(shape("rect", { x: frame.left - 6, y: frame.top - 6, width: frame.right - frame.left + 12, height: frame.bottom - frame.top + 12 }));
   const taken = isSmall ? [] : [{ x: frame.right - 74, y: frame.top + 2, w: 74, h: 26 }];
+  const marks = lines.map((line) => ({ look: line.look, x: frame.x(line.x[0]), y: frame.y(line.y[0]) }));
   if (chart.form === "scatter") drawScatterMarks(inside, lines, frame, isSmall, taken);
   else lines.forEach((line) => inside.append(...shapesOf(chart, line, frame)));
   for (const { at, words } of chart.marks ?? []) drawTime(inside, frame, at, words);
   for (const line of lines) for (const event of line.events ?? []) drawEvent(inside, frame, line, event);
   drawLevels(svg, chart, frame, isSmall, taken);
-  if (chart.form === "scatter" && !isSmall) for (const { name, x: [x], y: [y] } of lines) svg.append(placeLabel(name, frame.x(x), frame.y(y), taken, { ...frame, right: width }));
+  if (chart.form === "scatter" && !isSmall) lines.forEach((line, at) => svg.append(...placeLabel(line.name, marks[at], marks, taken, { ...frame, right: width })));
   return svg;
 }
 
@@ -116,7 +117,7 @@ function drawScatterMarks(svg, lines, { x, y }, isSmall, taken) {
   for (const line of lines) line.x.forEach((place, i) => {
     const [left, up] = [x(place), y(line.y[i])];
     for (const [from, to, low, high] of line.spread ?? []) svg.append(shape("path", { class: "whisker", stroke: colour(line.look), d: `M${x(from)} ${up}H${x(to)}M${left} ${y(low)}V${y(high)}` }));
-    svg.append(markerAt(line.look, left, up, isSmall ? 5 : 7, { class: "point", stroke: colours.ground, "stroke-width": 0.2, ...(line.pale ? { opacity: 0.25 } : {}) }));
+    svg.append(markerAt(line.look, left, up, isSmall ? 5 : 7, { class: "point", "data-look": line.look, stroke: colours.ground, "stroke-width": 0.2, ...(line.pale ? { opacity: 0.25 } : {}) }));
     taken.push({ x: left - 8, y: up - 8, w: 16, h: 16 });
   });
 }
@@ -161,18 +162,35 @@ function levelLabel(words, height, { left, right }, taken) {
   return text(x, y + 12, words, {});
 }
 
-/** Beside the point, where nothing else is; of a long name only the start. */
-function placeLabel(name, x, y, taken, box) {
+/** Beside its mark, where nothing else is and no other mark is nearer; where there is no such place, farther away at a line that
+    leads to the mark. Of a long name only the start. */
+function placeLabel(name, mark, marks, taken, box) {
   const shown = shortened(name, Math.max(12, Math.floor((box.right - box.left) / 14)));
   const [w, h] = [widthOf(shown), 15];
-  const tries = [];
-  for (const far of [0, 14, 28, 44, 60]) {
-    tries.push([x + 11, y - h / 2 - far], [x - 11 - w, y - h / 2 - far], [x + 11, y - h / 2 + far], [x - 11 - w, y - h / 2 + far], [x - w / 2, y - 11 - h - far], [x - w / 2, y + 11 + far]);
-  }
   const inside = ([left, top]) => left >= box.left && left + w <= box.right && top >= box.top - 8 && top + h <= box.bottom;
-  const [left, top] = tries.find((place) => inside(place) && isFree(place, w, h, taken)) ?? tries[0];
+  const away = ([left, top], { x, y }) => Math.hypot(Math.max(left - x, 0, x - left - w), Math.max(top - y, 0, y - top - h));
+  const others = marks.filter((other) => other !== mark);
+  const isNearest = (place) => others.every((other) => away(place, mark) <= away(place, other));
+  const free = placesAround(mark, w, h).filter((place) => inside(place) && isFree(place, w, h, taken));
+  const near = free.find(isNearest);
+  const [left, top] = near ?? free[0] ?? [Math.min(mark.x + 11, box.right - w), mark.y - h / 2];
   taken.push({ x: left, y: top, w, h });
-  return text(left, top + 12, shown, { class: "label" });
+  const label = text(left, top + 12, shown, { class: "label", "data-look": mark.look });
+  if (near && away(near, mark) < LEADER_FROM) return [label];
+  const [x, y] = [Math.min(Math.max(mark.x, left), left + w), Math.min(Math.max(mark.y, top), top + h)];
+  return [shape("line", { class: "leader", "data-look": mark.look, stroke: colour(mark.look), x1: mark.x, y1: mark.y, x2: x, y2: y }), label];
+}
+
+/** A label at this distance from its mark, in pixels, has a line to it. */
+const LEADER_FROM = 20;
+
+/** Left upper corners of a label around a mark, the nearest first: beside it, then above and below, then farther out. */
+function placesAround({ x, y }, w, h) {
+  const rings = [0, 14, 28, 44, 60, 80, 100].map((far) => [
+    [x + 11, y - h / 2 - far], [x - 11 - w, y - h / 2 - far], [x + 11, y - h / 2 + far], [x - 11 - w, y - h / 2 + far],
+    [x - w / 2, y - 11 - h - far], [x - w / 2, y + 11 + far], [x + 11 + far, y - h / 2], [x - 11 - w - far, y - h / 2],
+  ]);
+  return rings.flat();
 }
 
 function isFree([left, top], w, h, taken) {

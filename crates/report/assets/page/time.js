@@ -58,7 +58,7 @@ function timeChart(section, where, lines, { unit, log = false, least = LEAST_DEL
   const drawn = lines.map((line, i) => ({ ...line, x, y: columns[i], own: own[i], pale: isPale(line.look), strong: state.only === line.look && !state.drawsFlows }));
   const area = capacity ? [{ name: "capacity", area: true, x, y: block(capacity, state.window, steps, mean) }] : [];
   const chart = {
-    title: titleOf(where), unit, lines: [...area, ...drawn], log_y: log, least, x_unit: "s", x_range: [0, state.end],
+    title: titleOf(where) + seedWords(", "), unit, lines: [...area, ...drawn], log_y: log, least, x_unit: "s", x_range: [0, state.end],
     y_range: top && [0, top], form: stacked ? "stack" : "lines", marks: [...marks, ...handoversShown()],
   };
   const plot = drawChart(where, chart, { sync: "time", zoom: state.zoom, onZoom: zoomed, onReset: zoomOut });

@@ -24,11 +24,6 @@ const ON_DARK: [[u8; 3]; 6] = [
     [0xff, 0xff, 0xd9],
 ];
 
-/// The colour of a level on white.
-pub(super) fn on_light(level: usize) -> [u8; 3] {
-    between(&ON_LIGHT, level)
-}
-
 /// The colours of all levels as CSS variables `--h0`, `--h1`, and so on.
 pub(crate) fn levels(dark: bool) -> String {
     let stops = if dark { &ON_DARK } else { &ON_LIGHT };
@@ -42,7 +37,7 @@ pub(crate) fn level_classes() -> String {
     (0..LEVELS).map(class).collect()
 }
 
-pub(super) fn hex([red, green, blue]: [u8; 3]) -> String {
+fn hex([red, green, blue]: [u8; 3]) -> String {
     format!("#{red:02x}{green:02x}{blue:02x}")
 }
 
@@ -71,7 +66,7 @@ mod tests {
             assert!(light(&ON_LIGHT, level) < light(&ON_LIGHT, level - 1), "{level}");
             assert!(light(&ON_DARK, level) > light(&ON_DARK, level - 1), "{level}");
         }
-        assert_eq!(on_light(0), ON_LIGHT[0]);
-        assert_eq!(on_light(LEVELS - 1), ON_LIGHT[5]);
+        assert_eq!(between(&ON_LIGHT, 0), ON_LIGHT[0]);
+        assert_eq!(between(&ON_LIGHT, LEVELS - 1), ON_LIGHT[5]);
     }
 }

@@ -16,9 +16,8 @@ const SIDE: f64 = 380.0;
 /// A lonely cell is not drawn larger.
 const MAX_CELL: f64 = 40.0;
 
-/// Room for the title of the rows, and for the map's own.
+/// Room for the title of the rows.
 const TOP: f64 = 30.0;
-const TITLE: f64 = 24.0;
 const BAR: f64 = 14.0;
 const GAP: f64 = 16.0;
 
@@ -29,40 +28,31 @@ pub(super) struct MapPanel<'a> {
     cell: (f64, f64),
     /// Left edge of the map in the panel.
     left: f64,
-    /// Where the map begins.
-    top: f64,
     pub(super) width: f64,
     pub(super) height: f64,
 }
 
 impl<'a> MapPanel<'a> {
-    /// With the map's title above it, or for a page, which has the title in its text.
-    pub(super) fn of(map: &'a Heatmap, is_titled: bool) -> Self {
+    pub(super) fn of(map: &'a Heatmap) -> Self {
         let grid = PointGrid::of(map);
         let cell = (cell_size(grid.columns), cell_size(grid.rows));
         let widest = map.rows.labels.iter().map(|(_, text)| letters(text)).fold(0.0, f64::max);
         let left = (widest + 14.0).max(30.0);
         let map_width = cell.0 * f64::from(grid.columns);
-        let titles = [&map.title, &map.rows.title].map(|text| letters(text) + 24.0);
+        let title = letters(&map.rows.title) + 24.0;
         let below = letters(&map.columns.title).max(grid.note().map_or(0.0, |note| letters(&note)));
         let width = (left + map_width + GAP + BAR + 52.0)
-            .max(if is_titled { titles[0] * 1.17 } else { 0.0 })
-            .max(titles[1] + letters(&map.unit) + 12.0)
+            .max(title + letters(&map.unit) + 12.0)
             .max(left + map_width / 2.0 + below / 2.0 + 12.0)
             .ceil();
         let note = if grid.note().is_some() { 18.0 } else { 0.0 };
-        let top = if is_titled { TOP + TITLE } else { TOP };
-        let height = top + cell.1 * f64::from(grid.rows) + 46.0 + note;
-        Self { map, grid, cell, left, top, width, height }
+        let height = TOP + cell.1 * f64::from(grid.rows) + 46.0 + note;
+        Self { map, grid, cell, left, width, height }
     }
 
-    /// Draws with the panel's left edge at `x`.
-    pub(super) fn draw(&self, pen: &mut SvgWriter, x: f64) {
-        let origin = (x + self.left, self.top);
-        if self.top > TOP {
-            pen.text((x + 12.0, 22.0), "start", "title", &self.map.title);
-        }
-        pen.text((x + 12.0, self.top - 10.0), "start", "text", &self.map.rows.title);
+    pub(super) fn draw(&self, pen: &mut SvgWriter) {
+        let origin = (self.left, TOP);
+        pen.text((12.0, TOP - 10.0), "start", "text", &self.map.rows.title);
         self.lines(pen, origin);
         for (level, stretches) in self.grid.stretches.iter().enumerate() {
             if !stretches.is_empty() {

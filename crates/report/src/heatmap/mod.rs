@@ -8,7 +8,6 @@ mod svg;
 
 pub(crate) use self::colours::{level_classes, levels};
 pub use self::map::{Heatmap, HeatmapAxis, HeatmapCell};
-pub use self::svg::heatmap_svg;
 pub(crate) use self::svg::inline;
 
 #[cfg(test)]

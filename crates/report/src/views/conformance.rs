@@ -64,14 +64,15 @@ impl Conformance {
         header.extend(controllers.iter().map(|cc| format!("{cc} (sim)")));
         let mut table = PageTable {
             title: "Verdicts".to_owned(),
-            note: "(sim): a controller of ours in the same scenario, in virtual time; * out of bounds."
+            note: "The verdict is that of the figure; a scenario passes where all of its figures do. (sim): a \
+                   controller of ours in the same scenario, in virtual time; * out of bounds."
                 .to_owned(),
             header,
             ..PageTable::default()
         };
         for scenario in &self.scenarios {
             for check in &scenario.checks {
-                let verdict = scenario.verdict.name().to_owned();
+                let verdict = scenario.verdict_of(check).name().to_owned();
                 let figure = check.figure.clone();
                 let mut row =
                     vec![scenario.name.clone(), verdict, figure, check.bound(), check.measured()];
@@ -111,6 +112,15 @@ impl Conformance {
 }
 
 impl ConformanceScenario {
+    /// The verdict on one of its figures.
+    fn verdict_of(&self, check: &ConformanceCheck) -> ConformanceVerdict {
+        match self.verdict {
+            ConformanceVerdict::NotRun => ConformanceVerdict::NotRun,
+            _ if check.passed => ConformanceVerdict::Pass,
+            _ => ConformanceVerdict::Fail,
+        }
+    }
+
     /// What it fails by, with its name.
     fn failure(&self) -> String {
         let failed = self.checks.iter().filter(|check| !check.passed);
@@ -296,6 +306,26 @@ mod tests {
         for part in ["at most 150 ms", "1300 ms", "7.25 ms"] {
             assert!(row.contains(part), "{row}");
         }
+    }
+
+    #[test]
+    fn each_figure_has_a_verdict_of_its_own() {
+        let mut conformance = conformance();
+        let kept =
+            ConformanceCheck { figure: "utilization".to_owned(), ..check(Some(100.0), true) };
+        conformance.scenarios[1].checks.push(kept);
+        let rows = conformance.verdicts().rows;
+        let verdicts: Vec<[&str; 3]> =
+            rows.iter().map(|row| [row[0].as_str(), row[1].as_str(), row[2].as_str()]).collect();
+        assert_eq!(
+            verdicts,
+            [
+                ["good", "pass", "queue delay p95"],
+                ["bad", "fail", "queue delay p95"],
+                ["bad", "pass", "utilization"],
+                ["none", "not run", "queue delay p95"],
+            ]
+        );
     }
 
     #[test]

@@ -188,6 +188,7 @@ fn run(cc: &str, mbps: f64, utilization: f64, delay: Summary, lost: u64, series:
             handover_drops: 0,
             handovers: 0,
             jain: 1.0,
+            jain_seconds: None,
             pings: Vec::new(),
             per_flow: vec![FlowFigures {
                 cc: String::new(),

@@ -26,6 +26,18 @@ test("ticks are round and no more than wanted", () => {
   assert.deepEqual(page.logTicks(2, 400, 2), [10, 100]);
 });
 
+test("axes that begin at 0, end nowhere or have no width end all the same", () => {
+  for (const ends of [[0, 100], [-5, 100], [null, 10], [NaN, 10], [1, Infinity], [10, 1]]) assert.deepEqual(page.logTicks(...ends, 8), []);
+  assert.deepEqual(page.linearTicks(3, 3, 5), [3]);
+  assert.deepEqual(page.linearTicks(NaN, 3, 5), []);
+  const log = { lines: [], log_x: true };
+  assert.deepEqual(page.placeRange(log, 0, 400), [1, 1000]);
+  assert.deepEqual(page.placeRange(log, 0, 0), [1, 10]);
+  assert.deepEqual(page.placeRange(log, 10, 10), [10, 100]);
+  assert.deepEqual(page.placeRange(log, 2, 400), [1, 1000]);
+  assert.deepEqual(page.placeRange({ lines: [] }, 5, 5), [4.5, 5.5]);
+});
+
 test("bins are merged to windows without what is missing", () => {
   assert.deepEqual(page.block({ bin: 0.5, values: [1, 3, null, 5, null, null] }, 1, 3, page.mean), [2, 5, null]);
 });
@@ -54,6 +66,10 @@ test("merits run from the worst to the best", () => {
   assert.deepEqual(page.merits([10, 1000, null, 100], false).map((merit) => merit && +merit.toFixed(6)), [1, 0, null, 0.5]);
   assert.deepEqual(page.merits([50, 100], true), [0, 1]);
   assert.deepEqual(page.merits([7, 7], true), [null, null]);
+});
+
+test("no cell is a formula to a spreadsheet", () => {
+  assert.equal(page.csv([["=cmd|' calc'!A1", "@x", "+a", "-b", "\t=1", "-5", -5, "+1.5"]]), `"'=cmd|' calc'!A1","'@x","'+a","'-b","'\t=1",-5,-5,+1.5\n`);
 });
 
 test("text with commas and quotes stays one cell", () => {

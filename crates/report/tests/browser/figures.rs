@@ -1,0 +1,514 @@
+//! The figures on a page are those of its JSON: on every kind of page, as a browser shows them.
+
+use std::collections::BTreeMap;
+
+use cellpace_measure::{FlowFigures, Summary, Transfer, TransferOutcome};
+use cellpace_report::{Comparison, Document, RealTime, RealTimeDirection, Run, page, to_json};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Browser, example, with_script};
+
+/// What a page says, as `figures.js` reads it.
+#[derive(Debug, Deserialize)]
+struct Read {
+    title: String,
+    sentences: Vec<String>,
+    conditions: BTreeMap<String, String>,
+    notes: Vec<String>,
+    headings: Vec<String>,
+    tables: Vec<ReadTable>,
+    charts: Vec<ReadChart>,
+    labels: Vec<String>,
+    mislabelled: Vec<String>,
+    odd: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ReadTable {
+    title: String,
+    header: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ReadChart {
+    title: String,
+    axes: Value,
+    #[serde(rename = "isWhole")]
+    is_whole: bool,
+    lines: Vec<ReadLine>,
+    at95: Option<BTreeMap<String, f64>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ReadLine {
+    name: String,
+    y: Vec<Option<f64>>,
+}
+
+impl Read {
+    fn table(&self, title: &str) -> &ReadTable {
+        let found = self.tables.iter().find(|table| table.title.starts_with(title));
+        found.unwrap_or_else(|| panic!("no table {title}: {:#?}", self.tables))
+    }
+
+    fn chart(&self, title: &str) -> &ReadChart {
+        let found = self.charts.iter().find(|chart| chart.title.starts_with(title));
+        let titles = || self.charts.iter().map(|chart| &chart.title).collect::<Vec<_>>();
+        found.unwrap_or_else(|| panic!("no chart {title}: {:?}", titles()))
+    }
+}
+
+impl ReadTable {
+    /// The cell of the row that begins with `row`, in the column whose name begins with `column`.
+    fn cell(&self, row: &str, column: &str) -> &str {
+        let place = self.header.iter().position(|name| name.starts_with(column));
+        let place = place.unwrap_or_else(|| panic!("no column {column}: {:?}", self.header));
+        let found = self.rows.iter().find(|cells| cells[0] == row);
+        &found.unwrap_or_else(|| panic!("no row {row}: {:?}", self.rows))[place]
+    }
+}
+
+impl Browser {
+    /// What the page says, once whatever must hold of every page was checked.
+    fn read(&self, name: &str, documents: &[Document]) -> Read {
+        let page = with_script(&page(documents).unwrap(), include_str!("figures.js"));
+        let file = self.write(&format!("figures-{name}"), &page);
+        let dom = self.dump(&format!("figures-{name}"), &format!("file://{}", file.display()), &[]);
+        let outcome = self.outcome(name, &dom, "data-cellpace=\"");
+        let read = Read::deserialize(&outcome["read"]).unwrap_or_else(|error| {
+            panic!("{name}: {error}: {outcome}");
+        });
+        for chart in &read.charts {
+            assert!(chart.is_whole, "{name}: axes of {}: {}", chart.title, chart.axes);
+        }
+        assert_eq!(read.mislabelled, [""; 0], "{name}: labels beside another mark");
+        assert_eq!(read.odd, [""; 0], "{name}: drawings with numbers that are none");
+        let texts = read.sentences.iter().chain(&read.notes).chain(&read.headings);
+        for text in texts.chain([&read.title]).chain(read.conditions.values()) {
+            for odd in ["NaN", "undefined", "Infinity", ",,", "– %", "of nothing"] {
+                assert!(!text.contains(odd), "{name}: {text}");
+            }
+        }
+        read
+    }
+}
+
+fn document(name: &str, text: &str) -> Document {
+    Document::read(name, text).unwrap()
+}
+
+fn of(comparison: &Comparison) -> [Document; 1] {
+    [document("result.json", &to_json(comparison))]
+}
+
+/// Controllers whose percentiles are those of their distributions, as results of runs have it.
+fn consistent(mut comparison: Comparison) -> Comparison {
+    for run in &mut comparison.runs {
+        let Some(series) = &mut run.series else { continue };
+        let quantiles: Vec<f32> = series.quantiles.queue_delay_ms.clone();
+        if quantiles.len() < 201 {
+            continue;
+        }
+        let at = |percent: usize| f64::from(quantiles[2 * percent]);
+        let max = f64::from(quantiles[200]);
+        run.figures.queue_delay_ms =
+            Summary { p50: at(50), p95: at(95), p99: at(99), max, mean: at(50) };
+    }
+    comparison
+}
+
+fn close(text: &str, value: f64, decimals: usize) {
+    let number = text.split([' ', '±']).next().unwrap();
+    let found: f64 = number.parse().unwrap_or(f64::NAN);
+    let within = 0.500_001 * 10_f64.powi(-(decimals as i32));
+    assert!((found - value).abs() <= within, "{text} is not {value}");
+}
+
+/// Numbers of a table of results are those of the runs.
+fn check_results(read: &Read, comparison: &Comparison) {
+    let table = read.table("Results");
+    for run in &comparison.runs {
+        let figures = &run.figures;
+        close(table.cell(&run.cc, "Throughput"), figures.throughput_mbps, 2);
+        let utilization = table.cell(&run.cc, "Utilization");
+        close(utilization, 100.0 * figures.utilization, 1);
+        assert!(utilization.parse::<f64>().unwrap() <= 100.0, "{utilization} of the capacity");
+        close(table.cell(&run.cc, "median"), figures.queue_delay_ms.p50, 1);
+        close(table.cell(&run.cc, "95 %"), figures.queue_delay_ms.p95, 1);
+        let all = figures.packets + figures.lost;
+        close(table.cell(&run.cc, "Lost"), 100.0 * figures.lost as f64 / all as f64, 2);
+    }
+}
+
+#[test]
+fn a_comparison_says_what_its_json_has() {
+    let Some(browser) = Browser::find() else { return };
+    let comparison = consistent(example::large("city-drive.down", 6, 1, 60));
+    let read = browser.read("compare", &of(&comparison));
+    check_results(&read, &comparison);
+    let table = read.table("Results");
+    let distribution = read.chart("Distribution").at95.as_ref().unwrap();
+    for run in &comparison.runs {
+        let p95 = run.figures.queue_delay_ms.p95;
+        let drawn = distribution[&run.cc];
+        assert!((drawn / p95 - 1.0).abs() < 0.02, "{}: {drawn} is not {p95}", run.cc);
+        assert!(read.labels.contains(&run.cc), "{} has a label", run.cc);
+        let mean = mean_of(read.chart("Throughput"), &run.cc);
+        let rate = run.figures.throughput_mbps;
+        assert!((mean / rate - 1.0).abs() < 0.02, "{}: {mean} is not {rate}", run.cc);
+    }
+    let [sentence] = &read.sentences[..] else { panic!("{:?}", read.sentences) };
+    let lead = comparison.runs.iter().find(|run| sentence.contains(&format!("{} keeps", run.cc)));
+    let lead = lead.unwrap_or_else(|| panic!("{sentence}"));
+    let share = 100.0 * lead.figures.utilization;
+    assert!(sentence.contains(&format!("at {share:.0} % of the capacity")), "{sentence}");
+    close(table.cell(&lead.cc, "Utilization"), share, 1);
+}
+
+fn mean_of(chart: &ReadChart, name: &str) -> f64 {
+    let line = chart.lines.iter().find(|line| line.name == name).unwrap();
+    let known: Vec<f64> = line.y.iter().flatten().copied().collect();
+    known.iter().sum::<f64>() / known.len() as f64
+}
+
+#[test]
+fn labels_of_crowded_marks_stay_with_their_own() {
+    let Some(browser) = Browser::find() else { return };
+    let mut crowd = consistent(example::large("city-drive.down", 8, 1, 10));
+    for (at, run) in crowd.runs.iter_mut().enumerate() {
+        run.figures.throughput_mbps = 8.0 + 0.02 * at as f64;
+        run.figures.utilization = 0.9 + 0.002 * at as f64;
+        run.figures.queue_delay_ms.p95 = 60.0 + 1.5 * (at % 3) as f64;
+    }
+    let read = browser.read("crowd", &of(&crowd));
+    assert_eq!(read.labels.len(), 8, "{:?}", read.labels);
+}
+
+#[test]
+fn pages_of_several_seeds_say_which_is_drawn() {
+    let Some(browser) = Browser::find() else { return };
+    let mut comparison = consistent(example::large("shared", 2, 3, 20));
+    let first = comparison.runs.clone();
+    comparison.runs.clear();
+    for (run, seed) in first.iter().flat_map(|run| (1..=4).map(move |seed| (run, seed))) {
+        let mut run = run.clone();
+        run.seed = seed;
+        run.figures.throughput_mbps += 0.1 * seed as f64;
+        comparison.runs.push(run);
+    }
+    let comparison = Comparison::of(comparison.runs);
+    let read = browser.read("seeds", &of(&comparison));
+    let repeated = &comparison.repeated[0];
+    let cell = read.table("Results").cell(&repeated.cc, "Throughput").to_owned();
+    close(&cell, repeated.throughput_mbps.mean, 2);
+    assert!(cell.contains("± "), "{cell}");
+    for heading in ["Distribution", "Throughput Mbit/s", "Queue delay ms", "Flows that share"] {
+        let found = read.headings.iter().find(|words| words.starts_with(heading));
+        let found = found.unwrap_or_else(|| panic!("{heading}: {:?}", read.headings));
+        assert!(found.contains("seed 1 alone, of 4"), "{found}");
+    }
+    for chart in &read.charts {
+        assert!(chart.title.contains("seed 1 alone, of 4"), "{}", chart.title);
+    }
+    assert!(
+        read.notes.iter().any(|note| note.contains("Of seed 1 alone, of 4:")),
+        "{:?}",
+        read.notes
+    );
+}
+
+fn flow(of: &FlowFigures, cc: &str, mbps: f64) -> FlowFigures {
+    FlowFigures { cc: cc.to_owned(), throughput_mbps: mbps, ..of.clone() }
+}
+
+/// One run of flows of several kinds, one of them without a controller.
+fn shared() -> Comparison {
+    let mut comparison = consistent(example::large("shared", 1, 3, 20));
+    let run = &mut comparison.runs[0];
+    let first = run.figures.per_flow[0].clone();
+    run.figures.per_flow = vec![
+        flow(&first, "verus", 3.8649),
+        flow(&first, "cubic", 1.1351),
+        flow(&first, "udp:1mbit", 1.0),
+    ];
+    run.figures.jain = 0.871;
+    run.figures.jain_seconds = Some(18);
+    comparison
+}
+
+#[test]
+fn flows_that_share_a_link_have_the_same_figures_in_sentence_and_table() {
+    let Some(browser) = Browser::find() else { return };
+    let comparison = shared();
+    let read = browser.read("sim", &of(&comparison));
+    let table = read.table("Flows that share");
+    close(table.cell("1: verus", "Mbit/s"), 3.8649, 2);
+    let rate = table.cell("1: verus", "Mbit/s");
+    let sentence = &read.sentences[0];
+    assert!(
+        sentence.contains(&format!("flow 1 (verus) gets the most, {rate} Mbit/s")),
+        "{sentence}"
+    );
+    assert!(sentence.contains("Jain's index among those with a controller is 0.87"), "{sentence}");
+    assert!(read.notes.iter().any(|note| note.contains("those of UDP are left out")));
+    // The chart has the index of the same two flows as the figure.
+    let drawn = read.chart("Jain's index");
+    let rates = |name: &str| {
+        &read.chart("Throughput").lines.iter().find(|line| line.name == name).unwrap().y
+    };
+    assert!(drawn.lines[0].y.iter().flatten().all(|index| (0.5..=1.0).contains(index)));
+    assert_eq!(rates("1: verus").len(), drawn.lines[0].y.len());
+
+    let mut apart = comparison;
+    apart.runs[0].figures.jain = 1.0;
+    apart.runs[0].figures.jain_seconds = Some(0);
+    let read = browser.read("apart", &of(&apart));
+    let sentence = &read.sentences[0];
+    assert!(!sentence.contains("Jain's index"), "{sentence}");
+    assert!(sentence.contains("no two of them were on for a whole second"), "{sentence}");
+    assert_eq!(read.table("Results").cell(&apart.runs[0].cc, "Jain"), "–");
+}
+
+/// Both directions of a link.
+fn link() -> Comparison {
+    let mut comparison = consistent(example::large("lte-driving", 1, 1, 20));
+    let real = |direction| RealTime {
+        direction,
+        late_p50_us: 40.0,
+        late_p99_us: 80.0,
+        late_max_us: 900.0,
+        asked_mbps: Some(12.0),
+        reached_mbps: 7.0,
+        lost_by_devices: 0,
+        has_priority: true,
+    };
+    let down = &mut comparison.runs[0];
+    (down.cc, down.real_time) = ("sh".to_owned(), Some(real(RealTimeDirection::Down)));
+    let mut up = down.clone();
+    (up.cc, up.real_time) = ("sh (uplink)".to_owned(), Some(real(RealTimeDirection::Up)));
+    up.figures.throughput_mbps *= 0.5;
+    up.figures.utilization *= 0.5;
+    comparison.runs.push(up);
+    comparison
+}
+
+#[test]
+fn the_directions_of_a_link_are_told_apart_and_not_compared() {
+    let Some(browser) = Browser::find() else { return };
+    let comparison = link();
+    let read = browser.read("link", &of(&comparison));
+    assert_eq!(read.title, "lte-driving down, lte-driving up: sh");
+    let [sentence] = &read.sentences[..] else { panic!("{:?}", read.sentences) };
+    assert!(sentence.starts_with("On lte-driving sh keeps"), "{sentence}");
+    assert!(sentence.contains("On lte-driving (up) sh (uplink) keeps"), "{sentence}");
+    assert!(read.labels.is_empty(), "no scatter: {:?}", read.labels);
+    assert!(!read.headings.contains(&"Controllers and traces".to_owned()), "{:?}", read.headings);
+    check_results(&read, &Comparison::of(vec![comparison.runs[0].clone()]));
+
+    // A link without a limit has no capacity of which there could be a share.
+    let mut free = link();
+    free.runs.truncate(1);
+    let run = &mut free.runs[0];
+    (run.figures.capacity_mbps, run.figures.utilization) = (0.0, 0.0);
+    let rate = run.figures.throughput_mbps;
+    let read = browser.read("unlimited", &of(&free));
+    let sentence = &read.sentences[0];
+    assert!(sentence.contains(&format!("at {rate:.2} Mbit/s")), "{sentence}");
+    assert!(!sentence.contains("capacity"), "{sentence}");
+    assert_eq!(read.table("Results").cell("sh", "Utilization"), "–");
+}
+
+#[test]
+fn transfers_are_told_by_their_times() {
+    let Some(browser) = Browser::find() else { return };
+    let mut comparison = consistent(example::large("constant:100mbit", 2, 1, 20));
+    for (run, seconds) in comparison.runs.iter_mut().zip([8.9, 29.7]) {
+        let begun = Transfer::begun(0, &run.cc, 0, 100_000_000, 0.0);
+        let outcome = TransferOutcome::Complete;
+        let completion_ms = Some(1000.0 * seconds);
+        run.transfers = vec![Transfer { completion_ms, outcome, ..begun }];
+    }
+    let read = browser.read("transfers", &of(&comparison));
+    assert_eq!(
+        read.sentences,
+        ["On constant:100mbit verus:r=2 completes its transfer in 8.9 s; cubic takes 30 s."]
+    );
+}
+
+fn value(text: &str) -> Vec<Value> {
+    serde_json::Deserializer::from_str(text).into_iter().map(Result::unwrap).collect()
+}
+
+#[test]
+fn send_and_recv_say_what_their_json_has() {
+    let Some(browser) = Browser::find() else { return };
+    let text = include_str!("transfer.json");
+    let json = &value(text)[0];
+    for (name, text) in [
+        ("send", text.to_owned()),
+        ("recv", text.replace("\"role\": \"send\"", "\"role\": \"recv\"")),
+    ] {
+        let read = browser.read(name, &[document("t.json", &text)]);
+        let table = read.table("Flows");
+        let flows = json["flows"].as_array().unwrap();
+        assert_eq!(table.rows.len(), flows.len());
+        let mut goodput = 0.0;
+        for (flow, row) in flows.iter().zip(&table.rows) {
+            let column = table.header.iter().position(|name| name.starts_with("goodput")).unwrap();
+            assert_eq!(row[column], cellpace_report::short(flow["goodput_mbps"].as_f64().unwrap()));
+            goodput += flow["goodput_mbps"].as_f64().unwrap();
+        }
+        let rate = cellpace_report::short(goodput);
+        assert!(read.sentences[0].contains(&format!("{rate} Mbit/s")), "{:?}", read.sentences);
+        assert_eq!(read.chart("Throughput").lines.len(), flows.len());
+    }
+}
+
+#[test]
+fn connections_say_what_their_json_has() {
+    let Some(browser) = Browser::find() else { return };
+    let run = include_str!("run.json");
+    for (name, text) in [
+        ("run", run.to_owned()),
+        ("proxy", run.replace("cellpace.run/1", "cellpace.proxy/1")),
+        ("attach", include_str!("attach.json").to_owned()),
+    ] {
+        let connections = value(&text);
+        let read = browser.read(name, &[document("c.jsonl", &text)]);
+        let table = read.table("Connections");
+        assert_eq!(table.rows.len(), connections.len(), "{name}");
+        let mut total = 0.0;
+        for connection in &connections {
+            let number = |field: &str| connection[field].as_f64().unwrap();
+            let rate = number("acked_bytes") * 8e-6 / number("duration_s");
+            let row = connection["flow"].to_string();
+            assert_eq!(table.cell(&row, "Mbit/s"), cellpace_report::short(rate), "{name}");
+            assert_eq!(table.cell(&row, "RTT"), cellpace_report::short(number("rtt_ms")), "{name}");
+            total += number("acked_bytes");
+        }
+        let megabytes = cellpace_report::short(total / 1e6);
+        assert!(read.sentences[0].contains(&format!("{megabytes} MB")), "{:?}", read.sentences);
+    }
+}
+
+#[test]
+fn a_probe_says_what_its_json_has() {
+    let Some(browser) = Browser::find() else { return };
+    let text = include_str!("probe.json");
+    let json = &value(text)[0];
+    let read = browser.read("probe", &[document("p.json", text)]);
+    let all: Vec<&String> =
+        read.tables.iter().flat_map(|table| table.rows.iter().flatten()).collect();
+    for direction in ["up", "down"].iter().filter(|direction| json[**direction].is_object()) {
+        let figures = &json[direction];
+        for field in ["/throughput_mbps", "/delay_ms/p95"] {
+            let figure = cellpace_report::short(figures.pointer(field).unwrap().as_f64().unwrap());
+            assert!(
+                all.iter().any(|cell| cell.starts_with(&figure)),
+                "{direction}{field} {figure}: {all:?}"
+            );
+        }
+    }
+    assert!(!read.sentences[0].is_empty());
+}
+
+#[test]
+fn a_markov_table_says_what_its_json_has() {
+    let Some(browser) = Browser::find() else { return };
+    let text = include_str!("table.json");
+    let read = browser.read("table", &[document("t.json", text)]);
+    let used = &value(text)[0]["most_used"][0];
+    let shown: Vec<&String> =
+        read.tables.iter().flat_map(|table| table.rows.iter().flatten()).collect();
+    assert!(shown.contains(&&used["transitions"].to_string()), "{shown:?}");
+}
+
+#[test]
+fn each_figure_of_a_conformance_has_its_own_verdict() {
+    let Some(browser) = Browser::find() else { return };
+    let text = include_str!("conform.json");
+    let json = &value(text)[0];
+    let read = browser.read("conform", &[document("c.json", text)]);
+    let table = read.table("Verdicts");
+    let scenarios = json["scenarios"].as_array().unwrap();
+    let checks = scenarios.iter().flat_map(|scenario| {
+        scenario["checks"].as_array().unwrap().iter().map(move |check| (scenario, check))
+    });
+    for ((scenario, check), row) in checks.zip(&table.rows) {
+        assert_eq!(row[0], scenario["name"].as_str().unwrap());
+        assert_eq!(row[1], if check["passed"] == true { "pass" } else { "fail" }, "{row:?}");
+        assert_eq!(row[2], check["figure"].as_str().unwrap());
+        let measured = cellpace_report::short(check["value"].as_f64().unwrap());
+        assert!(row[4].starts_with(&measured), "{row:?}");
+    }
+    let passed = scenarios.iter().filter(|scenario| scenario["verdict"] == "pass").count();
+    let said = format!("passes {passed} of {} scenarios", scenarios.len());
+    assert!(read.sentences[0].contains(&said), "{:?}", read.sentences);
+}
+
+#[test]
+fn a_paper_draws_distributions_that_hold_a_zero() {
+    let Some(browser) = Browser::find() else { return };
+    let text = include_str!("claims.json");
+    let mut json = value(text).remove(0);
+    let chart = serde_json::json!({
+        "kind": "cdf", "title": "Gaps", "unit": "Share", "x_label": "gap [ms]", "caption": "", "log": "x",
+        "lines": [{ "name": "a", "x": [0.0, 0.0, 12.0, 55.0], "y": [0.25, 0.5, 0.75, 1.0] }],
+        "names": [], "table": null,
+    });
+    let charts = json["claims"][0]["charts"].as_array_mut().unwrap();
+    charts.push(chart);
+    let read = browser.read("paper", &[document("p.json", &json.to_string())]);
+    let drawn = read.chart("Share");
+    assert_eq!(drawn.lines[0].y.len(), 4);
+    assert!(read.notes.iter().any(|note| note.contains("0 stands at 10.")), "{:?}", read.notes);
+}
+
+#[test]
+fn results_of_several_kinds_keep_their_own_titles_and_sentences() {
+    let Some(browser) = Browser::find() else { return };
+    let comparison = consistent(example::large("city-drive.down", 2, 1, 20));
+    let all = [
+        document("c.json", &to_json(&comparison)),
+        document("t.json", include_str!("transfer.json")),
+        document("p.json", include_str!("probe.json")),
+    ];
+    let read = browser.read("joined", &all);
+    assert_eq!(read.title, "3 results: compare, transfer, probe");
+    assert_eq!(read.sentences.len(), 3, "{:?}", read.sentences);
+    assert!(read.headings.contains(&"city-drive.down: 2 controllers".to_owned()));
+    check_results(&read, &comparison);
+
+    // Other controllers on another trace: nothing can be said over both.
+    let mut other = consistent(example::large("walk.down", 1, 1, 20));
+    other.runs[0].cc = "copa".to_owned();
+    let both = [document("a.json", &to_json(&comparison)), document("b.json", &to_json(&other))];
+    let read = browser.read("two-traces", &both);
+    let sentence = &read.sentences[0];
+    assert!(
+        sentence.contains("On city-drive.down ") && sentence.contains("On walk.down "),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn a_matrix_of_many_traces_stands_on_its_side() {
+    let Some(browser) = Browser::find() else { return };
+    let mut all = Vec::<Run>::new();
+    for trace in 0..20 {
+        let mut one = consistent(example::large(&format!("trace-{trace}"), 8, 1, 5));
+        one.runs
+            .iter_mut()
+            .for_each(|run| run.figures.queue_delay_ms.p95 = 18_677.8 - f64::from(trace));
+        all.extend(one.runs);
+    }
+    let comparison = Comparison::of(all);
+    let read = browser.read("matrix", &of(&comparison));
+    let matrix = read.table("Controllers and traces");
+    assert_eq!((matrix.rows.len(), matrix.header.len()), (20, 9), "{:?}", matrix.header);
+    assert_eq!(matrix.cell("trace-3", "cubic"), "18675");
+    let note = read.notes.iter().find(|note| note.contains("the better on its trace")).unwrap();
+    assert!(note.starts_with("The more colour"), "in the dark the best is the lightest: {note}");
+}
