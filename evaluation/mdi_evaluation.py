@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from statistics import mean, stdev
 
+from page_picture import picture
 from program import ROOT, call, compare, real, table, write
 
 TEACHER = "verus:r=2"

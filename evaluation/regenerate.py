@@ -29,6 +29,7 @@ import profiles
 import quic
 import reading
 import servers
+from page_picture import picture
 from program import ROOT, TRACES, call, compare, table, write
 
 CONTROLLERS = ["verus", "verus:r=4", "verus:r=6", "copa", "sprout", "bbr", "bbr3", "cubic", "newreno", "bic", "vegas",

@@ -70,7 +70,6 @@ const OUTPUTS: &[&str] = &[
     "--events",
     "--events-every",
     "--json",
-    "--live",
     "--log",
     "--mdi-samples",
     "--mdi-users",
