@@ -46,7 +46,7 @@ pub(crate) fn title(comparison: &Comparison) -> String {
         let mut known: Vec<String> = Vec::new();
         texts.for_each(|text| {
             if !known.contains(&text) {
-                known.push(text)
+                known.push(text);
             }
         });
         known

@@ -414,7 +414,7 @@ mod tests {
 
     /// The page of a comparison by way of its JSON, as the program makes it.
     fn html(comparison: &Comparison) -> String {
-        page(&[Document::read("a.json", &to_json(comparison)).unwrap()]).unwrap()
+        page(&[Document::read("a.json", to_json(comparison)).unwrap()]).unwrap()
     }
 
     #[test]
