@@ -392,7 +392,7 @@ fn pages_keep_the_rules_of_accessibility() {
 
 /// The page of a comparison as the program makes it: by way of its JSON.
 fn html(comparison: &Comparison) -> String {
-    page(&[Document::read("result.json", &to_json(comparison)).unwrap()]).unwrap()
+    page(&[Document::read("result.json", to_json(comparison)).unwrap()]).unwrap()
 }
 
 fn heatmap(len: u32) -> Heatmap {
