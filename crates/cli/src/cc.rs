@@ -38,7 +38,7 @@ const ADVICE: [(&str, &str, &str); 10] = [
     ("calls, games, video on the same link", "copa", "the call waits least"),
     ("video whose rate can follow", "scream", "fewest late frames"),
     ("short flows", "bbr", "has delivered as much after a second as Cubic"),
-    ("beside Cubic, short buffer", "copa, bbr3", "about an equal share"),
+    ("beside Cubic, short buffer", "bbr3", "about an equal share"),
     ("beside Cubic, deep buffer", "cubic", "no other gets a share"),
     ("a lossy link", "pace, bbr", "what they have does not fall with loss"),
     ("5G", "pace, bbr", "the others do not fill it; pace has less delay"),
