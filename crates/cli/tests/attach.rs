@@ -501,7 +501,6 @@ fn what_is_missing_is_said() {
 fn wrong_usage_is_told_apart_from_failure() {
     let folder = Folder::new();
     folder.refused("attach", "--in");
-    folder.refused("attach --port 80", "write --in");
     folder.refused("attach --in 0", "1 to 65535");
     folder.refused("attach --in 80 --cc nothing", "--cc: ");
     folder.refused("attach --in 80 --cc sprout", "receiver half");

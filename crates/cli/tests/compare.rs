@@ -56,6 +56,7 @@ fn json_has_the_promised_fields_and_nothing_else_is_printed() {
         "duration_s",
         "flows",
         "jain",
+        "jain_seconds",
         "loss",
         "lost",
         "one_way_delay_ms",
