@@ -163,8 +163,6 @@ fn wrong_usage_is_refused_before_the_work() {
         (&format!("{train} --users 1,1000"), "write a whole number from 1 to 256"),
         (&format!("{train} --users 2,2"), "--users: `2` is given twice"),
         (&format!("{train} --users -1"), "--help"),
-        (&format!("{train} --skip 1s"), "`cellpace mdi train` has no --skip"),
-        (&format!("{train} --uplink constant:1mbit"), "`cellpace mdi train` has no --uplink"),
         (&format!("{train} --loss 100%"), "when every packet is lost, nothing arrives"),
         (&format!("{train} --duration 0s"), "duration is 0 s"),
         (&format!("{train} --duration 24h --users 8"), "samples are more than the 50000000"),

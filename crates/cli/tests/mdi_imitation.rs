@@ -54,7 +54,8 @@ fn levels_learnt_on_lte_imitate_on_a_walk_with_hspa() {
     let folder = trained();
     for users in [1, 2] {
         let cc = format!("mdi:model=lte.mdi,users={users}");
-        let options = format!("--flows {users} --repeat 2");
+        // Tables are learnt without jitter of the senders.
+        let options = format!("--flows {users} --repeat 2 --send-jitter 0%");
         let ratios = imitation(&folder, &cc, "hspa-walking", &options);
         assert!((0.97..1.10).contains(&ratios.throughput), "{users}: {ratios:?}");
         assert!((0.70..1.05).contains(&ratios.delay), "{users}: {ratios:?}");
@@ -66,7 +67,8 @@ fn levels_learnt_on_lte_imitate_on_a_walk_with_hspa() {
 fn levels_learnt_on_lte_imitate_on_a_drive_with_umts() {
     let folder = trained();
     for users in [1, 2] {
-        let options = format!("--flows {users} --repeat 2");
+        // Tables are learnt without jitter of the senders.
+        let options = format!("--flows {users} --repeat 2 --send-jitter 0%");
         let ratios = imitation(&folder, "mdi:model=lte.mdi", "umts-driving", &options);
         assert!((0.95..1.15).contains(&ratios.throughput), "{users}: {ratios:?}");
         // Outages make the teacher's mean; a model may have less, but not much more.

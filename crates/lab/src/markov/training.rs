@@ -9,7 +9,7 @@ use cellpace_cc::{Controller, Setup};
 use cellpace_mdi::{
     About, Chain, Counts, LoggedFlows, MAX_SAMPLES, MAX_USERS, Model, ModelPart, States, TraceName,
 };
-use cellpace_path::TraceSpec;
+use cellpace_path::{SendJitterSpec, TraceSpec};
 use cellpace_sim::{FlowSpec, Observer, Scenario};
 use sha2::{Digest, Sha256};
 
@@ -112,6 +112,9 @@ impl Training {
                     flows: vec![FlowSpec::bulk(self.teacher.clone()); *users as usize],
                     duration: self.duration.unwrap_or_else(|| default_duration(&trace.spec)),
                     skip: Span::ZERO,
+                    // Jitter of senders is no decision of theirs: a table learns it as one, and its
+                    // walk of two users then waits 1.7 times as long as they do.
+                    send_jitter: SendJitterSpec::NONE,
                     // The series are not used.
                     bin: Span::from_secs(1),
                     ..self.path.clone()
