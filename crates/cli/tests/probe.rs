@@ -116,9 +116,6 @@ fn what_cannot_be_measured_is_refused_with_the_reason() {
         ("--ecn ce", "possible values: ect0, ect1"),
         ("--json missing/x.json", "missing/x.json: no such folder"),
         ("--report .", "is a folder"),
-        ("--saturate", "write --record FILE"),
-        ("--trace-out x.trace", "write --record FILE"),
-        ("--max-sessions 3", "write --max-connections"),
     ] {
         folder.refused(&format!("probe 127.0.0.1:1 {args}"), said);
     }
