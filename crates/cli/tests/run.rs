@@ -1382,7 +1382,6 @@ fn wrong_arguments_are_named() {
     folder.refused("run --below nosuchcc -- touch started", "no congestion control `nosuchcc`");
     folder.refused("run nginx -g x", "put `--` in front of the program: -- nginx -g x");
     folder.refused("run --max-flows 5 -- true", "--max-connections");
-    folder.refused("run --log -- true", "write -v");
     folder.refused("run --in 99999 -- true", "from 1 to 65535");
     folder.refused("run --max-connections 0 -- true", "--max-connections");
     folder.refused("run --share --driver client-server -- true", "--share");
