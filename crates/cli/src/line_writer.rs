@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use cellpace_os::signals::hangups;
 use rustix::fs::{FlockOperation, flock};
 
+use crate::complaint::{one_line, without_numbers};
 use crate::error::CommandError;
-use crate::output::complain;
 
 /// Bytes that wait for one reader at most.
 const MAX_WAITING: usize = 16 << 20;
@@ -455,6 +455,17 @@ pub(crate) fn serve() -> io::Result<()> {
 pub(crate) fn begin_service() -> Result<(), CommandError> {
     let begun = serve().and_then(|()| reopen_on_hangup());
     begun.map_err(|error| CommandError::failed(format!("output: {error}")))
+}
+
+/// Says on standard error, in one line, what a person should know. A standard error that is gone
+/// must not end the program in another way than it would have ended.
+pub(crate) fn complain(text: &str) {
+    let line = format!("cellpace: {}\n", one_line(&without_numbers(text)));
+    if let Some(stderr) = service_stderr() {
+        return stderr.put(line.as_bytes());
+    }
+    // In one call: the programs that we run write to it, too, and lines must not mix.
+    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 /// The writer of standard output, in a service.

@@ -5,6 +5,7 @@ mod arguments;
 mod attach;
 mod cc;
 mod compare;
+mod complaint;
 mod conform;
 mod connection_outputs;
 mod dashboard;

@@ -11,7 +11,10 @@ use cellpace_lab::EventLog;
 use cellpace_report::write_atomically;
 use cellpace_run::EventWriter;
 
+pub(crate) use crate::complaint::one_line;
+use crate::complaint::push_visible;
 use crate::error::CommandError;
+pub(crate) use crate::line_writer::complain;
 use crate::line_writer::{LineWriter, service_stderr, service_stdout};
 
 /// Prints text for people to standard output. A reader that went away (`| head`) is not an error.
@@ -30,10 +33,6 @@ fn lines(text: &str) -> String {
         }
     }
     lines
-}
-
-fn push_visible(text: &mut String, c: char) {
-    if c.is_control() { text.extend(c.escape_default()) } else { text.push(c) }
 }
 
 /// Prints lines of a transfer as they are, to standard output or standard error.
@@ -58,47 +57,6 @@ fn print_bytes(bytes: &[u8]) -> Result<(), CommandError> {
         }
         _ => Ok(()),
     }
-}
-
-/// The longest complaint that is shown whole.
-const MAX_COMPLAINT: usize = 1000;
-
-/// Says on standard error, in one line, what a person should know. A standard error that is gone
-/// must not end the program in another way than it would have ended.
-pub(crate) fn complain(text: &str) {
-    let line = format!("cellpace: {}\n", one_line(&without_numbers(text)));
-    if let Some(stderr) = service_stderr() {
-        return stderr.put(line.as_bytes());
-    }
-    // In one call: the programs that we run write to it, too, and lines must not mix.
-    let _ = io::stderr().write_all(line.as_bytes());
-}
-
-/// Leaves out the numbers that Rust adds to what the system says: ` (os error 2)`.
-fn without_numbers(text: &str) -> String {
-    let mut parts = text.split(" (os error ");
-    let mut rest = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        match part.split_once(')') {
-            Some((number, after)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
-                rest += after;
-            }
-            _ => rest = rest + " (os error " + part,
-        }
-    }
-    rest
-}
-
-/// Names come from outside: line ends and control characters in them are shown, not obeyed.
-pub(crate) fn one_line(text: &str) -> String {
-    let mut line = String::new();
-    for c in text.chars() {
-        push_visible(&mut line, c);
-        if line.len() > MAX_COMPLAINT {
-            return line + "...";
-        }
-    }
-    line
 }
 
 /// Writes a document for scripts, if one is wanted. Returns whether standard output is then free
@@ -303,18 +261,5 @@ mod tests {
             record("run --json a.json --cc copa -- iperf3 --json -c there"),
             "cellpace run --cc copa -- iperf3 --json -c there"
         );
-    }
-
-    #[test]
-    fn errors_of_the_system_have_words_and_no_numbers() {
-        assert_eq!(without_numbers("a: Is a directory (os error 21)"), "a: Is a directory");
-        assert_eq!(without_numbers("a (os error 2); b (os error 13)."), "a; b.");
-        assert_eq!(without_numbers("a (os error x)"), "a (os error x)");
-    }
-
-    #[test]
-    fn a_complaint_is_one_line_whatever_is_in_it() {
-        assert_eq!(one_line("a\nb\u{1b}[31m µs"), "a\\nb\\u{1b}[31m µs");
-        assert_eq!(one_line(&"x".repeat(1 << 20)).len(), MAX_COMPLAINT + 4);
     }
 }

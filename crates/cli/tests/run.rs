@@ -1381,7 +1381,6 @@ fn wrong_arguments_are_named() {
     folder.refused("run --drain 5 -- true", "--drain");
     folder.refused("run --below nosuchcc -- touch started", "no congestion control `nosuchcc`");
     folder.refused("run nginx -g x", "put `--` in front of the program: -- nginx -g x");
-    folder.refused("run --max-flows 5 -- true", "--max-connections");
     folder.refused("run --in 99999 -- true", "from 1 to 65535");
     folder.refused("run --max-connections 0 -- true", "--max-connections");
     folder.refused("run --share --driver client-server -- true", "--share");

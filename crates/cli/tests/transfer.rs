@@ -654,7 +654,6 @@ fn wrong_usage_is_told_apart_from_failure() {
         (&["send", "127.0.0.1:9", "file", "--cc", "bbr", "--cc", "cubic"], "one flow"),
         (&["recv", "--json", "-"], "--once"),
         (&["recv", "--report", "x.html"], "--once"),
-        (&["recv", "--reverse", "127.0.0.1:9"], "write `cellpace recv HOST`"),
         (&["recv", "127.0.0.1:9", "--once"], "cannot be used with"),
         (&["recv", "--listen", "99999"], "a port is a number from 0 to 65535"),
         (&["recv", "--listen", "127.0.0.1:65536"], "a port is a number from 0 to 65535"),

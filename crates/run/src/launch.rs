@@ -18,6 +18,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
+use crate::notice::RunNotice;
 use crate::plain_programs::PlainPrograms;
 use crate::{Broker, PreloadLibrary, RunError};
 
@@ -120,20 +121,6 @@ pub struct Running {
     process: Pid,
     /// Set when the program has ended.
     code: Option<u8>,
-}
-
-/// What happens while a program runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RunNotice {
-    /// SIGHUP came, and was passed on.
-    Hangup,
-    /// The program has ended, and these that it started have not: number and name.
-    Waits(Vec<(i32, String)>),
-    /// A program that it started cannot be preloaded, so that its connections are plain: number, name
-    /// and reason, a half sentence.
-    NotPreloaded(i32, String, String),
-    /// A number of such a program, and how many new connections it has since a second ago.
-    PlainConnections(i32, u64),
 }
 
 /// How often programs that cannot be preloaded are looked for.

@@ -21,6 +21,7 @@ mod flow_events;
 mod flow_series;
 mod launch;
 mod library;
+mod notice;
 mod plain_programs;
 mod private_folder;
 mod program;
@@ -37,6 +38,7 @@ pub use connection_log::{
 pub use error::AttacherError;
 pub use error::RunError;
 pub use flow_events::{EventFlows, EventWriter};
-pub use launch::{Finish, Launch, RunNotice, Running};
+pub use launch::{Finish, Launch, Running};
 pub use library::PreloadLibrary;
+pub use notice::RunNotice;
 pub use program::check_program;

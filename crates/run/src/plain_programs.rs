@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use cellpace_os::process;
 
-use crate::RunNotice;
+use crate::notice::RunNotice;
 use crate::program::unfit_program;
 
 /// From one look at connections to the next.
