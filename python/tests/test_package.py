@@ -24,7 +24,7 @@ def test_the_package_is_the_installed_one() -> None:
 def wheel() -> zipfile.ZipFile:
     path = os.environ.get("CELLPACE_WHEEL", "")
     if not path:
-        pytest.skip("CELLPACE_WHEEL names no wheel")
+        pytest.skip("no wheel: ./dev python --released builds one")
     return zipfile.ZipFile(path)
 
 

@@ -4,8 +4,11 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../run/tests/client/mod.rs"]
+#[allow(dead_code, reason = "the tests of the launcher use all of it")]
+#[path = "../../run/tests/it/client/mod.rs"]
 mod client;
+#[allow(dead_code, reason = "the other tests use all of it")]
+#[path = "it/program/mod.rs"]
 mod program;
 
 use std::collections::VecDeque;

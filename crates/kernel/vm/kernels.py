@@ -33,7 +33,7 @@ DEBIAN = [
     "procps", "gcc", "libc6-dev", "libelf1", "zlib1g", "nginx-light",
 ]
 PROGRAMS = {
-    "cellpace-kernel": ["cellpace_kernel", "driver", "attach", "mdi", "prompt", "descriptors", "pins"],
+    "cellpace-kernel": ["driver", "attach", "mdi", "prompt", "descriptors", "pins"],
     "cellpace": ["kernel", "kernel_pins", "attach", "kernel_mdi", "run", "link"],
 }
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
@@ -74,16 +74,14 @@ def accelerator():
 
 
 def build():
-    """Test programs: a name, the folder to run in, and the path, for each; and the program itself."""
+    """Suites: a name, the folder to run in, the test program, and its tests; and the program itself."""
     found, program = [], None
-    for package, wanted in PROGRAMS.items():
+    for package, modules in PROGRAMS.items():
         feature = "cellpace/kernel" if package == "cellpace" else "cellpace-kernel/install"
-        tests = [f"--test={name}" for name in wanted if name != "cellpace_kernel"]
-        if "cellpace_kernel" in wanted:
-            tests.append("--lib")
+        targets = ["--test=it", *(["--lib"] if package == "cellpace-kernel" else [])]
         lines = output(
             "cargo", "test", "--no-run", "--quiet", "--message-format=json", "--package", package,
-            "--features", feature, *tests, cwd=REPOSITORY,
+            "--features", feature, *targets, cwd=REPOSITORY,
         )
         for line in lines.splitlines():
             message = json.loads(line)
@@ -91,8 +89,10 @@ def build():
                 continue
             path, name = Path(message["executable"]), message["target"]["name"]
             folder = Path(message["manifest_path"]).parent
-            if message["profile"]["test"]:
-                found.append((f"{package}/{name}", folder, path))
+            if message["profile"]["test"] and name == "it":
+                found += [(f"{package}/{module}", folder, path, f"{module}:: --include-ignored") for module in modules]
+            elif message["profile"]["test"]:
+                found.append((f"{package}/{name}", folder, path, ""))
             elif name == "cellpace":
                 program = path
     return found, program
@@ -207,7 +207,7 @@ def debian(folder, kernels, tests, program, options, before):
             release["VERSION_CODENAME"].strip('"'), tree)
     for kernel in kernels:
         shutil.copytree(kernel.modules, tree / "usr/lib/modules" / kernel.release, symlinks=True)
-    for path in [path for _, _, path in tests] + [program, program.parent / "deps/libcellpace.so"]:
+    for path in [*dict.fromkeys(path for _, _, path, _ in tests), program, program.parent / "deps/libcellpace.so"]:
         copy(path, tree)
     for name in output("git", "ls-files", "crates", "bpf", cwd=REPOSITORY).splitlines():
         copy(REPOSITORY / name, tree)
@@ -216,7 +216,7 @@ def debian(folder, kernels, tests, program, options, before):
     for name in ["tests.sh", "systemd.sh", "sends.py"]:
         shutil.copy(HERE / name, vm / name)
         (vm / name).chmod(0o755)
-    (vm / "programs").write_text("".join(f"{name} {where} {path}\n" for name, where, path in tests))
+    (vm / "programs").write_text("".join(f"{name} {where} {path} {part}\n" for name, where, path, part in tests))
     (vm / "options").write_text(" ".join(options))
     (tree / "etc/hostname").write_text("vm\n")
     shutil.copy(program, tree / "usr/bin/cellpace")
@@ -302,8 +302,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernel", action="append", help="only this series, such as 6.1")
     parser.add_argument("--suite", action="append", help="also kernels of this suite of Debian")
-    parser.add_argument("--program", action="append", help="only this test program, such as cellpace/kernel")
-    parser.add_argument("--option", action="append", default=[], help="for the test programs, such as a name")
+    parser.add_argument("--program", action="append", help="only this suite, such as cellpace/kernel")
+    parser.add_argument("--option", action="append", default=[], help="for the test programs, such as --exact and then kernel::NAME")
     parser.add_argument("--no-systemd", action="store_true", help="without the check with systemd")
     parser.add_argument("--keep", metavar="FOLDER", help="write what the machines said here")
     parser.add_argument("--debian", metavar="FOLDER", help="a Debian that mmdebstrap made, not a new one")
@@ -362,7 +362,7 @@ def restarts(kernel, image, keep):
         said = boot(kernel, image, f"systemd.unit=check.target step={step}", 5 * MINUTE, keep=True)
         if keep:
             (Path(keep) / f"systemd-{step}.txt").write_text(said)
-        bad |= show(kernel, said, [(f"systemd/{step}", None, None)])
+        bad |= show(kernel, said, [(f"systemd/{step}",)])
     return bad
 
 
@@ -370,7 +370,7 @@ def show(kernel, said, tests):
     """Prints what became of each program; whether something failed."""
     found = outcomes(said)
     bad = False
-    for name, _, _ in tests:
+    for name, *_ in tests:
         passed, failed, skipped = found.get(name, ([], ["(not run)"], {}))
         print(f"{kernel.series:6} {name:32} {len(passed):3} passed {len(failed):3} failed {len(skipped):3} skipped")
         for test in failed:

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Process 1 of a virtual machine: runs each test program that /vm/programs names (a name, a folder to run
-# in, the program), tells what came out on the second serial port, and turns the machine off.
+# in, the program, which of its tests), tells what came out on the second serial port, and turns the machine off.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb
 mount -t proc proc /proc
 mount -t sysfs sys /sys
@@ -16,11 +16,11 @@ modprobe tun
 exec </dev/null >/dev/ttyS1 2>&1
 stty -F /dev/ttyS1 raw
 echo "### kernel $(uname -r)"
-while read -r name folder program; do
+while read -r name folder program part; do
     echo "### begin $name"
     cd "$folder" || exit
-    # shellcheck disable=SC2046
-    timeout -k 10 "${TEST_SECONDS:-900}" "$program" --show-output $(cat /vm/options)
+    # shellcheck disable=SC2046,SC2086
+    timeout -k 10 "${TEST_SECONDS:-900}" "$program" --show-output $part $(cat /vm/options)
     echo "### end $name $?"
 done </vm/programs
 echo "### done"

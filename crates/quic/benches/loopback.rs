@@ -4,7 +4,7 @@
 #![allow(missing_docs, reason = "a benchmark has no users")]
 #![allow(clippy::unwrap_used)]
 
-#[path = "../tests/loopback/mod.rs"]
+#[path = "../tests/it/loopback/mod.rs"]
 mod loopback;
 
 use std::time::Instant;

@@ -10,7 +10,7 @@ mod document;
 mod error;
 mod escape;
 #[cfg(test)]
-#[path = "../tests/example/mod.rs"]
+#[path = "../tests/it/example/mod.rs"]
 mod example;
 mod groups;
 mod heatmap;

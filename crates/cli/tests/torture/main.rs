@@ -9,7 +9,8 @@
 
 mod case;
 mod ground;
-#[path = "../program/mod.rs"]
+#[path = "../it/program/mod.rs"]
+#[allow(dead_code, reason = "the other tests use all of it")]
 mod program;
 mod scene;
 mod soak;

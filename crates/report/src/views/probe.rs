@@ -400,7 +400,7 @@ mod tests {
     use super::*;
 
     fn section(change: fn(&mut serde_json::Value)) -> Section {
-        let text = include_str!("../../tests/browser/probe.json");
+        let text = include_str!("../../tests/it/browser/probe.json");
         let mut document: serde_json::Value = serde_json::from_str(text).unwrap();
         change(&mut document);
         Probe::deserialize(&document).unwrap().section()

@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn charts_have_the_finest_bins_and_older_results_their_seconds() {
-        let text = include_str!("../../tests/browser/transfer.json");
+        let text = include_str!("../../tests/it/browser/transfer.json");
         let mut document: serde_json::Value = serde_json::from_str(text).unwrap();
         let flow = &mut document["flows"][0];
         flow["min_rtt_ms"] = 40.0.into();

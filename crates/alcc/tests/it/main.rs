@@ -1,0 +1,6 @@
+//! Tests of `cellpace-alcc` from outside: each module is one subject.
+
+// The clippy setting for tests covers test functions, not what they call.
+#![allow(clippy::unwrap_used)]
+
+mod vectors;

@@ -1,0 +1,10 @@
+//! Tests of `cellpace-cc` from outside: each module is one subject.
+
+// The clippy setting for tests covers test functions, not what they call.
+#![allow(clippy::unwrap_used)]
+
+mod allocation;
+mod bbr3;
+mod delay;
+mod histories;
+mod vectors;

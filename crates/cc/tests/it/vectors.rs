@@ -1,0 +1,179 @@
+//! Writes and compares `vectors/mdi-flow.json`, flows under the MDI controller, and the built-in table as the
+//! library in Java carries it.
+
+#[path = "../../../../vectors/compare.rs"]
+mod compare;
+
+use std::collections::VecDeque;
+use std::fmt::Write;
+
+use cellpace_cc::{
+    Ack, AckedPacket, Controller, ControllerSpec, Random, RttEstimator, SentPacket, Setup, Span,
+    Stamp, Time,
+};
+use compare::{compare, compare_bytes};
+
+const MSS: u64 = 1500;
+const STEPS: usize = 500;
+
+/// A packet in flight, and when its ack comes.
+struct Flying {
+    packet: SentPacket,
+    stamp: Stamp,
+    acked_at: Time,
+}
+
+/// A flow over a link whose rate wanders, with an outage now and then, of an application that pauses at times.
+struct Flow {
+    controller: Box<dyn Controller>,
+    draws: Random,
+    rtt: RttEstimator,
+    flying: VecDeque<Flying>,
+    in_flight: u64,
+    number: u64,
+    link_free: Time,
+    /// Packets that the application has.
+    waiting: u64,
+    lines: Vec<String>,
+    /// When the next epoch ends, for which the controller does not ask where it has nothing to do.
+    epoch_end: Time,
+}
+
+/// That of the built-in table.
+const EPOCH: Span = Span::from_millis(5);
+
+impl Flow {
+    fn new(seed: u64) -> Self {
+        let spec: ControllerSpec = "mdi".parse().unwrap();
+        let setup = Setup { mss: MSS, start: Time::ZERO, random: Random::seeded(seed, 0) };
+        Self {
+            controller: spec.build(setup),
+            draws: Random::seeded(seed, 1),
+            rtt: RttEstimator::default(),
+            flying: VecDeque::new(),
+            in_flight: 0,
+            number: 0,
+            link_free: Time::ZERO,
+            waiting: 300,
+            lines: Vec::new(),
+            epoch_end: Time::ZERO + EPOCH,
+        }
+    }
+
+    fn run(mut self) -> Vec<String> {
+        self.send(Time::ZERO);
+        while self.lines.len() < STEPS {
+            let epoch = self.epoch_end;
+            assert!(self.controller.next_deadline().is_none_or(|deadline| deadline == epoch));
+            let ack = self.flying.front().map(|flying| flying.acked_at);
+            let now = ack.map_or(epoch, |ack| ack.min(epoch));
+            if now == epoch {
+                // Somebody looks a little late.
+                let now = now + Span::from_micros(self.draws.below(300));
+                self.pass(now);
+                self.send(now);
+            } else {
+                self.acknowledge(now);
+                self.send(now);
+            }
+        }
+        self.lines
+    }
+
+    fn pass(&mut self, now: Time) {
+        self.controller.on_deadline(now);
+        let epochs = now.since(Time::ZERO).as_nanos() / EPOCH.as_nanos();
+        self.epoch_end = Time::ZERO + EPOCH * (epochs + 1);
+        self.line(now, "\"due\": true");
+        if self.waiting == 0 && self.draws.below(20) == 0 {
+            self.waiting = self.draws.below(400);
+        }
+    }
+
+    fn send(&mut self, now: Time) {
+        while self.waiting > 0 && self.controller.permit().remaining(self.in_flight) >= MSS {
+            self.waiting -= 1;
+            let bytes = if self.waiting == 0 { 700 } else { MSS };
+            self.in_flight += bytes;
+            let app_limited = self.waiting == 0;
+            let (number, in_flight) = (self.number, self.in_flight);
+            let packet =
+                SentPacket { now, number, bytes, in_flight, app_limited, retransmission: false };
+            self.number += 1;
+            let stamp = self.controller.on_sent(&packet);
+            let outage = if self.draws.below(300) == 0 { 400_000 } else { 0 };
+            let service = Span::from_micros(500 + self.draws.below(3_000) + outage);
+            self.link_free = self.link_free.max(now) + service;
+            let acked_at = self.link_free + Span::from_millis(20);
+            self.flying.push_back(Flying { packet, stamp, acked_at });
+            self.line(now, &format!("\"sent\": {bytes}, \"starved\": {app_limited}"));
+        }
+    }
+
+    /// Some acks cover two packets.
+    fn acknowledge(&mut self, now: Time) {
+        let count = (1 + self.draws.below(2) as usize).min(self.flying.len());
+        let prior_in_flight = self.in_flight;
+        let packets: Vec<AckedPacket> = self
+            .flying
+            .drain(..count)
+            .map(|Flying { packet, stamp, .. }| AckedPacket {
+                number: packet.number,
+                bytes: packet.bytes,
+                sent_at: packet.now,
+                rtt: now.since(packet.now),
+                received_at: None,
+                app_limited: packet.app_limited,
+                ecn: Default::default(),
+                stamp,
+            })
+            .collect();
+        self.in_flight -= packets.iter().map(|packet| packet.bytes).sum::<u64>();
+        self.controller.on_ack(&Ack {
+            now,
+            packets: &packets,
+            prior_in_flight,
+            in_flight: self.in_flight,
+            next_number: self.number,
+            rtt: &self.rtt,
+        });
+        self.line(now, &format!("\"acked\": {count}"));
+    }
+
+    fn line(&mut self, now: Time, event: &str) {
+        let (mut window, mut credit) = (0.0, 0.0);
+        self.controller.inspect(&mut |name, value| match name {
+            // In 1/65536 packets it is a whole number.
+            "cwnd_pkts" => window = value * 65_536.0,
+            "credit_pkts" => credit = value,
+            _ => {}
+        });
+        let mut line = String::new();
+        let ns = now.as_nanos();
+        write!(line, "{{\"at_ns\": {ns}, {event}, \"window\": {window}, \"credit\": {credit}}}")
+            .unwrap();
+        self.lines.push(line);
+    }
+}
+
+#[test]
+fn the_file_of_flows_holds_what_the_controller_gives() {
+    let flows = [1, 2, 3].map(|seed| {
+        // What the controller takes for its walk.
+        let walk = Random::seeded(seed, 0).bits();
+        let lines = Flow::new(seed).run().join(",\n");
+        format!("{{\"seed\": \"{walk}\", \"mss\": {MSS}, \"steps\": [\n{lines}\n]}}")
+    });
+    let text = format!(
+        "{{\"schema\": \"cellpace.vectors.mdi_flow/1\", \"flows\": [\n{}\n]}}\n",
+        flows.join(",\n")
+    );
+    compare("mdi-flow.json", &text);
+}
+
+#[test]
+fn the_file_of_the_built_in_table_in_java_is_the_one_here() {
+    let spec: ControllerSpec = "mdi".parse().unwrap();
+    let bytes = spec.markov_walk().unwrap().flat.to_bytes();
+    compare_bytes("java/src/main/resources/cellpace/alcc/verus-r2.flat", &bytes);
+}

@@ -1,0 +1,355 @@
+//! Commands whose system calls fail, each in turn, and commands that are killed at any time: a file
+//! under the name that was asked for is always whole, and whoever says that it is there is right.
+//!
+//! `strace` has the Nth call of a kind fail, N = 1, 2, 3 and so on, until a run is no longer disturbed.
+
+use std::fs::{self, File};
+use std::net::UdpSocket;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::program::Folder;
+use cellpace_base::Random;
+
+/// No run takes as long, however slow the machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Calls of a kind that fail at most, one in each run.
+const MAX_FAULTS: u32 = 100;
+
+/// Which calls of a transfer fail: it makes too many for each to have its turn.
+const TRANSFER_FAULTS: [u32; 7] = [1, 2, 3, 5, 8, 21, 55];
+
+/// What a file holds before a run that may replace it.
+const OLD: &[u8] = b"what was there before";
+
+/// Calls that fail, and their errors.
+const FAULTS: &[(&str, &[&str])] = &[
+    ("write", &["ENOSPC", "EIO", "EINTR"]),
+    ("openat", &["EMFILE", "ENOMEM"]),
+    ("read", &["EIO", "EINTR"]),
+    ("fsync", &["EIO"]),
+    ("rename", &["EACCES"]),
+    ("fchmod", &["EPERM"]),
+    ("close", &["EIO"]),
+    ("clone3", &["EAGAIN"]),
+];
+
+const RECV_FAULTS: &[(&str, &[&str])] = &[
+    ("recvmmsg", &["EINTR", "ENOMEM"]),
+    ("sendmsg", &["ENOBUFS", "EPERM", "EINTR"]),
+    ("ppoll", &["EINTR", "ENOMEM"]),
+    ("write", &["EINTR", "EIO"]),
+    ("fsync", &["EIO"]),
+    ("rename", &["EIO"]),
+];
+
+/// How a run ended.
+struct Ended {
+    code: Option<i32>,
+    stderr: String,
+}
+
+impl Ended {
+    /// Whether the loader gave up before the program began.
+    fn in_the_loader(&self) -> bool {
+        self.code == Some(127) && self.stderr.contains("error while loading shared libraries")
+    }
+}
+
+/// A program in a process group of its own, which ends with the value.
+struct Run {
+    child: Child,
+    stderr: PathBuf,
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Run {
+    fn start(mut command: Command, folder: &Folder, name: &str) -> Self {
+        let stderr = folder.path(&format!("{name}.stderr"));
+        let output = File::create(folder.path(&format!("{name}.stdout"))).unwrap();
+        command.stdout(output).stderr(File::create(&stderr).unwrap()).stdin(Stdio::null());
+        Self { child: command.process_group(0).spawn().unwrap(), stderr }
+    }
+
+    /// Ends the program and all that it started.
+    fn kill(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            let group = format!("-{}", self.child.id());
+            let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+        }
+        let _ = self.child.wait();
+    }
+
+    /// Waits until the program has said this.
+    #[track_caller]
+    fn that_says(mut self, text: &str) -> Self {
+        let began = Instant::now();
+        while !fs::read_to_string(&self.stderr).unwrap().contains(text) {
+            assert_eq!(self.child.try_wait().unwrap(), None, "it ended");
+            assert!(began.elapsed() < PATIENCE, "it hangs: {}", self.child.id());
+            sleep(Duration::from_millis(5));
+        }
+        self
+    }
+
+    #[track_caller]
+    fn end(mut self) -> Ended {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                let stderr = fs::read(&self.stderr).unwrap();
+                let stderr = String::from_utf8_lossy(&stderr).into_owned();
+                return Ended { code: status.code(), stderr };
+            }
+            assert!(began.elapsed() < PATIENCE, "it hangs: {}", self.child.id());
+            sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn has_strace() -> bool {
+    let found = Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok();
+    if !found {
+        cellpace_testing::skip("no strace");
+    }
+    found
+}
+
+/// `cellpace` with these arguments, whose call number `number` of this kind fails.
+fn disturbed(folder: &Folder, (call, error): (&str, &str), number: u32, args: &str) -> Command {
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-o"]).arg(folder.path("strace"));
+    command.args(["-e", &format!("trace={call}")]);
+    command.args(["-e", &format!("inject={call}:error={error}:when={number}")]);
+    command.arg(env!("CARGO_BIN_EXE_cellpace")).args(args.split_whitespace());
+    cellpace_testing::configured(command.current_dir(folder.path("")));
+    command
+}
+
+fn was_disturbed(folder: &Folder) -> bool {
+    String::from_utf8_lossy(&folder.read("strace")).contains("INJECTED")
+}
+
+fn remove(folder: &Folder, name: &str) {
+    let _ = fs::remove_file(folder.path(name));
+}
+
+/// The error names a file that was asked for, or what could not be done.
+fn names_what_failed(error: &str, outputs: &[&str]) -> bool {
+    let named = ["standard output", "thread", "receiving", "sending", "waiting", "socket", "poll"];
+    outputs.iter().chain(&named).any(|name| error.contains(name))
+}
+
+/// Has each call fail in turn while `cellpace` makes these files, which is what `args` order.
+fn survives(args: &str, outputs: &[&str]) {
+    if !has_strace() {
+        return;
+    }
+    let folder = Folder::new();
+    assert_eq!(folder.run(args).code, Some(0), "{args}");
+    let whole: Vec<Vec<u8>> = outputs.iter().map(|name| folder.read(name)).collect();
+    for (call, errors) in FAULTS {
+        for error in *errors {
+            let (mut failed, mut number) = (0, 1);
+            while number <= MAX_FAULTS {
+                // Half of the runs replace files.
+                for name in outputs {
+                    if number % 2 == 1 {
+                        folder.write(name, OLD);
+                    } else {
+                        remove(&folder, name);
+                    }
+                }
+                let command = disturbed(&folder, (call, error), number, args);
+                let ended = Run::start(command, &folder, "run").end();
+                if !was_disturbed(&folder) {
+                    break;
+                }
+                let what = format!("{call}={error}, number {number}: {args}\n{}", ended.stderr);
+                failed += u32::from(ended.code != Some(0));
+                for (name, whole) in outputs.iter().zip(&whole) {
+                    let found = fs::read(folder.path(name)).ok();
+                    let is_whole = found.as_ref() == Some(whole);
+                    let is_old = found.as_deref() == (number % 2 == 1).then_some(OLD);
+                    assert!(is_whole || is_old, "{name} is torn: {what}");
+                    assert!(is_whole || ended.code != Some(0), "{name} is missing: {what}");
+                }
+                match ended.code {
+                    Some(0) => {}
+                    Some(1) => assert!(names_what_failed(&ended.stderr, outputs), "{what}"),
+                    code => assert!(ended.in_the_loader(), "ended with {code:?}: {what}"),
+                }
+                number += 1;
+            }
+            println!("{:<12} {call}={error}: {} faults, {failed} failed", verb(args), number - 1);
+        }
+    }
+}
+
+fn verb(args: &str) -> String {
+    args.split_whitespace().take_while(|word| !word.starts_with('-')).collect::<Vec<_>>().join(" ")
+}
+
+const COMPARE: &str = "compare --trace lte-driving --cc copa --duration 3s --skip 0s --json o.json \
+                       --report o.html --log o.parquet";
+const COMPARED: [&str; 3] = ["o.json", "o.html", "o.parquet"];
+
+#[test]
+#[ignore = "a minute: ./dev faults"]
+fn comparisons_survive_calls_that_fail() {
+    survives(COMPARE, &COMPARED);
+}
+
+#[test]
+#[ignore = "a minute: ./dev faults"]
+fn traces_survive_calls_that_fail() {
+    survives("trace make lte-driving --duration 20s -o made.trace", &["made.trace"]);
+}
+
+#[test]
+#[ignore = "a minute: ./dev faults"]
+fn trained_tables_survive_calls_that_fail() {
+    for name in ["learnt.mdi", "samples.csv"] {
+        let train = "mdi train --cc verus:r=2 --trace lte-driving --duration 10s";
+        survives(&format!("{train} -o {name}"), &[name]);
+    }
+}
+
+/// A port of the loopback interface that nobody uses now.
+fn unused_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A file of bytes that look like nothing else.
+fn content(path: &Path, bytes: usize) -> Vec<u8> {
+    let mut random = Random::seeded(bytes as u64, 0);
+    let content: Vec<u8> = (0..bytes).map(|_| random.bits() as u8).collect();
+    fs::write(path, &content).unwrap();
+    content
+}
+
+fn sending(folder: &Folder, port: u16, timeout: &str) -> Run {
+    let args = ["--timeout", timeout, "--cc", "fixed:cwnd=50pkts", "original"];
+    let mut command = folder.command(["send", &format!("127.0.0.1:{port}")]);
+    command.args(args);
+    Run::start(command, folder, "send")
+}
+
+fn receiving(port: u16) -> String {
+    format!("recv --listen 127.0.0.1:{port} --once --timeout 3s --output copy")
+}
+
+#[test]
+#[ignore = "three minutes: ./dev faults"]
+fn transfers_survive_calls_of_the_receiver_that_fail() {
+    if !has_strace() {
+        return;
+    }
+    let folder = Folder::new();
+    let whole = content(&folder.path("original"), 300_000);
+    for (call, errors) in RECV_FAULTS {
+        for error in *errors {
+            let (mut faults, mut arrived) = (0, 0);
+            for number in TRANSFER_FAULTS {
+                folder.write("copy", OLD);
+                let port = unused_port();
+                let args = receiving(port);
+                let command = disturbed(&folder, (call, error), number, &args);
+                let receiver = Run::start(command, &folder, "recv");
+                let sent = sending(&folder, port, "3s").end();
+                let received = receiver.end();
+                if !was_disturbed(&folder) {
+                    break;
+                }
+                faults += 1;
+                let what = format!(
+                    "{call}={error}, number {number}\nrecv: {}send: {}",
+                    received.stderr, sent.stderr
+                );
+                let is_whole = folder.read("copy") == whole;
+                arrived += u32::from(is_whole);
+                assert!(is_whole || folder.read("copy") == OLD, "the file is torn: {what}");
+                assert!(is_whole || sent.code != Some(0), "the sender is wrong: {what}");
+                assert!(is_whole || received.code != Some(0), "the receiver is wrong: {what}");
+                match received.code {
+                    Some(0) => {}
+                    Some(1) => assert!(names_what_failed(&received.stderr, &["copy"]), "{what}"),
+                    code => panic!("ended with {code:?}: {what}"),
+                }
+            }
+            println!("recv         {call}={error}: {faults} faults, {arrived} arrived");
+        }
+    }
+}
+
+/// A time within a run that takes `whole`, or a little after it.
+fn within(whole: Duration, random: &mut Random) -> Duration {
+    whole.mul_f64(random.unit() * 1.1)
+}
+
+#[test]
+#[ignore = "half a minute: ./dev faults"]
+fn a_comparison_that_is_killed_leaves_no_torn_file() {
+    let folder = Folder::new();
+    let args = COMPARE.replace("3s", "30s");
+    let began = Instant::now();
+    assert_eq!(folder.run(&args).code, Some(0));
+    let takes = began.elapsed();
+    let whole: Vec<Vec<u8>> = COMPARED.iter().map(|name| folder.read(name)).collect();
+    let mut random = Random::seeded(1, 1);
+    let mut made = 0;
+    for _ in 0..20 {
+        COMPARED.iter().for_each(|name| remove(&folder, name));
+        let mut run = Run::start(folder.command(args.split_whitespace()), &folder, "run");
+        sleep(within(takes, &mut random));
+        run.kill();
+        for (name, whole) in COMPARED.iter().zip(&whole) {
+            let found = fs::read(folder.path(name)).ok();
+            made += u32::from(found.is_some());
+            assert!(found.is_none_or(|found| found == *whole), "{name} is torn");
+        }
+    }
+    println!("compare killed 20 times: {made} of 60 files made, none torn");
+}
+
+#[test]
+#[ignore = "a minute: ./dev faults"]
+fn a_receiver_that_is_killed_leaves_no_torn_file() {
+    let folder = Folder::new();
+    let whole = content(&folder.path("original"), 30_000_000);
+    let waiting = |port| {
+        let command = folder.command(receiving(port).split_whitespace());
+        Run::start(command, &folder, "recv").that_says("waiting at")
+    };
+    let port = unused_port();
+    let received = waiting(port);
+    let began = Instant::now();
+    assert_eq!(sending(&folder, port, "3s").end().code, Some(0));
+    let takes = began.elapsed();
+    assert_eq!(received.end().code, Some(0));
+    let mut random = Random::seeded(2, 1);
+    let mut arrived = 0;
+    for _ in 0..25 {
+        folder.write("copy", OLD);
+        let port = unused_port();
+        let mut received = waiting(port);
+        let sender = sending(&folder, port, "1s");
+        sleep(within(takes, &mut random));
+        received.kill();
+        let sent = sender.end();
+        let found = folder.read("copy");
+        arrived += u32::from(found == whole);
+        assert!(found == whole || found == OLD, "the file is torn");
+        assert!(found == whole || sent.code != Some(0), "the sender is wrong: {}", sent.stderr);
+    }
+    println!("recv killed 25 times: {arrived} files arrived, none torn");
+}

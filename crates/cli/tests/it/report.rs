@@ -1,0 +1,244 @@
+//! `cellpace report`, run as users run it.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use crate::program::{Folder, Outcome};
+
+const COMPARE: &str = "compare --trace constant:5mbit --duration 4s --cc verus --cc cubic";
+
+fn text(folder: &Folder, name: &str) -> String {
+    String::from_utf8(folder.read(name)).unwrap()
+}
+
+fn title(page: &str) -> &str {
+    page.split_once("<title>").unwrap().1.split_once("</title>").unwrap().0
+}
+
+#[test]
+fn the_page_of_a_stored_result_is_the_page_that_its_command_made() {
+    let folder = Folder::with(
+        "s.toml",
+        "duration = \"4s\"\ntrace = \"constant:5mbit\"\n[[flow]]\ncc = \"cubic\"\ncount = 2\n",
+    );
+    for command in [COMPARE, "sim s.toml"] {
+        folder.good(&format!("{command} --json a.json --report a.html"));
+        folder.good("report a.json -o b.html");
+        let page = text(&folder, "a.html");
+        assert!(page == text(&folder, "b.html"), "{command}");
+        assert!(page.len() < 1_500_000 && !title(&page).is_empty(), "{command}");
+        assert!(page.contains(&format!("cellpace {command}")), "the page says what made it");
+        // Also without a page of its own a result has its series.
+        folder.good(&format!("{command} --json c.json"));
+        assert!(folder.read("a.json") == folder.read("c.json"), "{command}");
+    }
+}
+
+#[test]
+fn the_sentence_of_the_page_is_that_of_the_table() {
+    let folder = Folder::new();
+    let table = folder.good(&format!("{COMPARE} --report a.html"));
+    let sentence = table.lines().rev().find(|line| line.starts_with("On ")).unwrap();
+    assert!(sentence.contains("95 % of the packets"), "{sentence}");
+    let page = text(&folder, "a.html");
+    assert!(page.contains(&format!("<p id=\"sentence\">{sentence}</p>")), "{sentence}");
+    assert_eq!(title(&page), "constant:5mbit: 2 controllers");
+    assert!(table.starts_with("constant:5mbit, RTT 40 ms, queue droptail:2MB, 4 s"), "{table}");
+}
+
+#[test]
+fn results_stand_side_by_side_under_the_names_of_their_files() {
+    let folder = Folder::new();
+    folder.good(&format!("{COMPARE} --json old.json"));
+    folder.good(&format!("{COMPARE} --json new.json"));
+    folder.good("report old.json new.json -o both.html");
+    let page = text(&folder, "both.html");
+    assert!(page.contains("\"cubic\"") && page.contains("\"cubic (new)\""));
+    assert_eq!(title(&page), "constant:5mbit: 4 controllers");
+}
+
+#[test]
+fn standard_input_and_output_are_dashes() {
+    let folder = Folder::new();
+    let json = folder.good(&format!("{COMPARE} --json -"));
+    let mut command = folder.command(["report", "-", "-o", "-"]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(json.as_bytes()).unwrap();
+    let outcome = Outcome::of(child.wait_with_output().unwrap());
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(outcome.stdout.starts_with("<!doctype html>") && outcome.stdout.ends_with("</html>\n"));
+    folder.refused("report - - -o a.html", "standard input is one result; give it once");
+}
+
+#[test]
+fn what_is_no_result_is_refused_by_name_and_nothing_is_written() {
+    let folder = Folder::new();
+    let json = folder.good(&format!("{COMPARE} --json -"));
+    for (name, content, said) in [
+        ("empty.json", "", "empty.json: is empty: there is no result"),
+        ("cut.json", &json[..json.len() / 2], "cut.json: ends in the middle of a result (line "),
+        ("text.json", "hello", "text.json: not JSON: expected value at line 1 column 1"),
+        ("list.json", "[1, 2]", "list.json: no result of cellpace: it has no field `schema`"),
+        ("other.json", "{\"schema\": \"x/1\"}", "other.json: a result of the kind `x/1`, of which"),
+        (
+            "future.json",
+            "{\"schema\": \"cellpace.compare/9\"}",
+            "future.json: a result of the kind `cellpace.compare/9`, of which there is no page",
+        ),
+        (
+            "wrong.json",
+            "{\"schema\": \"cellpace.transfer/1\", \"role\": 5}",
+            "wrong.json: does not fit its schema cellpace.transfer/1: invalid type",
+        ),
+        (
+            "mixed.json",
+            "{\"schema\": \"cellpace.run/1\"}\n{\"schema\": \"cellpace.attach/1\"}",
+            "mixed.json: has lines of another kind than the first",
+        ),
+    ] {
+        folder.write(name, content);
+        folder.refused(&format!("report {name} -o a.html"), said);
+    }
+    folder.write("bytes.json", b"\xff\xfe\x00");
+    folder.refused("report bytes.json -o a.html", "bytes.json: not text: no result of cellpace");
+    folder.refused("report gone.json -o a.html", "gone.json: no such file");
+    folder.refused("report empty.json -o gone/a.html", "gone/a.html: no such folder");
+    folder.refused("report -o a.html", "required arguments were not provided");
+    folder.refused("report empty.json", "--output <FILE.html>");
+    assert!(!folder.names().contains(&"a.html".to_owned()));
+}
+
+const SHARED: &str = "duration = \"6s\"\nskip = \"0s\"\ntrace = \"constant:5mbit\"\n[[flow]]\ncc = \"cubic\"\n[[flow]]\ncc = \"verus\"\nstart = \"2s\"\n";
+
+/// The data of a page that stand under `id`.
+fn data(page: &str, id: &str) -> serde_json::Value {
+    let marker = format!("id=\"{id}\">");
+    let (_, rest) = page.split_once(&marker).unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
+#[test]
+fn a_packet_log_has_the_figures_that_its_command_printed() {
+    let folder = Folder::with("s.toml", SHARED);
+    let run = folder.first_run("sim s.toml --log packets.parquet");
+    folder.good("report packets.parquet -o a.html --csv a.csv");
+    let page = text(&folder, "a.html");
+    assert_eq!(title(&page), "Packet log: cubic + verus");
+    let section = &data(&page, "sections-data")["sections"][0];
+    let titles: Vec<&str> = section["charts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| c["title"].as_str().unwrap())
+        .collect();
+    assert_eq!(titles[..3], ["Throughput", "Queue delay", "Throughput of each flow"]);
+    assert_eq!(titles.last(), Some(&"Distribution of the queue delay"));
+    // The log begins with the first packet that arrives, the run a little earlier.
+    let csv = text(&folder, "a.csv");
+    let column =
+        |name: &str| csv.lines().next().unwrap().split(',').position(|c| c == name).unwrap();
+    let value = |row: usize, name: &str| -> f64 {
+        csv.lines().nth(row).unwrap().split(',').nth(column(name)).unwrap().parse().unwrap()
+    };
+    assert_eq!(csv.lines().count(), 3, "a row for each flow: {csv}");
+    for (row, flow) in [(1, 0), (2, 1)] {
+        let p95 = run["per_flow"][flow]["queue_delay_ms"]["p95"].as_f64().unwrap();
+        assert_eq!(value(row, "per_flow_queue_delay_ms_p95"), p95);
+        let rate = run["per_flow"][flow]["throughput_mbps"].as_f64().unwrap();
+        let logged = value(row, "per_flow_throughput_mbps");
+        assert!((logged / rate - 1.0).abs() < 0.05, "{logged} of {rate}");
+    }
+    assert_eq!(value(1, "packets"), run["packets"].as_f64().unwrap());
+}
+
+#[test]
+fn a_log_of_transfers_has_the_summary_that_its_command_wrote() {
+    let scenario = "duration = \"20s\"\ntrace = \"constant:8mbit\"\n[[flow]]\ncc = \"cubic\"\ntransfer = { size = \"100kB\", count = 8 }\n";
+    let folder = Folder::with("s.toml", scenario);
+    let run = folder.first_run("sim s.toml --transfers transfers.parquet");
+    folder.good("report transfers.parquet -o a.html --csv a.csv");
+    let page = text(&folder, "a.html");
+    let rows = &data(&page, "sections-data")["sections"][0]["tables"][0]["rows"];
+    let summary = &run["transfer_summary"][0];
+    assert_eq!(rows[0][0], "cubic");
+    assert_eq!(rows[0][1], summary["count"].to_string());
+    assert_eq!(
+        rows[0][6],
+        cellpace_report::short(summary["goodput_mbps"]["p50"].as_f64().unwrap())
+    );
+    let logged = run["transfers"].as_array().unwrap().len();
+    assert_eq!(text(&folder, "a.csv").lines().count(), logged + 1);
+}
+
+#[test]
+fn parquet_of_others_and_damaged_parquet_are_refused_by_name() {
+    let folder = Folder::with("s.toml", SHARED);
+    folder.good("sim s.toml --log packets.parquet");
+    let whole = folder.read("packets.parquet");
+    folder.write("cut.parquet", &whole[..whole.len() / 2]);
+    folder.refused("report cut.parquet -o a.html", "cut.parquet: damaged, or not Parquet: ");
+    folder.write("short.parquet", "PAR1");
+    folder.refused("report short.parquet -o a.html", "short.parquet: damaged, or not Parquet: ");
+    // Wherever a byte is wrong, the program says something and ends.
+    for at in (4..whole.len()).step_by(whole.len() / 60) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0xff;
+        folder.write("wrong.parquet", &bytes);
+        let outcome = folder.run_in_little_memory("report wrong.parquet -o wrong.html");
+        assert!([Some(0), Some(2)].contains(&outcome.code), "byte {at}: {}", outcome.stderr);
+        assert!(!outcome.stderr.contains("panicked"), "byte {at}: {}", outcome.stderr);
+    }
+    let mut command = folder.command(["report", "-", "-o", "a.html"]);
+    let command = command.stdin(std::fs::File::open(folder.path("packets.parquet")).unwrap());
+    let outcome = Outcome::of(command.output().unwrap());
+    outcome.complains(2, "standard input: ");
+}
+
+#[test]
+fn a_folder_becomes_one_page_that_names_what_it_left_out() {
+    let folder = Folder::new();
+    std::fs::create_dir_all(folder.path("results/deeper/.hidden")).unwrap();
+    folder.good(&format!("{COMPARE} --json results/b.json --log results/deeper/p.parquet"));
+    for name in ["results/deeper/.hidden/c.json", "results/notes.txt"] {
+        folder.write(name, "no result");
+    }
+    folder.write("results/cut.json", "{\"schema\": ");
+    folder.write("results/future.json", "{\"schema\": \"cellpace.compare/9\"}");
+    std::os::unix::fs::symlink(".", folder.path("results/circle")).unwrap();
+    let outcome = folder.run("report results -o a.html");
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let said: Vec<&str> = outcome.stderr.lines().collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].contains("results/cut.json: left out: ends in the middle of a result"));
+    assert!(said[1].contains("results/future.json: left out: a result of the kind"));
+    let index = &data(&text(&folder, "a.html"), "sections-data")["index"];
+    let files = index["files"]["rows"].as_array().unwrap();
+    let names: Vec<&str> = files.iter().map(|row| row[0].as_str().unwrap()).collect();
+    assert_eq!(names, ["results/b.json", "results/deeper/p.parquet"]);
+    assert_eq!(index["files"]["links"], serde_json::json!(["#comparison", "#packets-1"]));
+    assert_eq!(index["left_out"]["rows"][0][0], "results/cut.json");
+
+    std::fs::create_dir(folder.path("empty")).unwrap();
+    folder.refused("report empty -o b.html", "empty: no file in it ends with .json");
+    folder.write("empty/a.json", "");
+    folder.refused(
+        "report empty -o b.html",
+        "empty: no result of cellpace in it (empty/a.json: is empty",
+    );
+}
+
+#[test]
+fn figures_become_a_table() {
+    let folder = Folder::new();
+    folder.good(&format!("{COMPARE} --json a.json"));
+    let csv = folder.good("report a.json --csv -");
+    let header: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
+    for column in
+        ["file", "cc", "trace", "seed", "queue_delay_ms_p95", "throughput_mbps", "per_flow_lost"]
+    {
+        assert!(header.contains(&column), "{column} in {header:?}");
+    }
+    assert_eq!(csv.lines().count(), 3, "{csv}");
+    assert!(csv.lines().skip(1).all(|row| row.split(',').count() == header.len()), "{csv}");
+}

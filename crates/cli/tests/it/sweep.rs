@@ -1,0 +1,125 @@
+//! `cellpace sweep`, run as users run it: interrupted, killed, started again.
+
+use crate::program;
+use crate::program::{Folder, code, ended, eventually, signal};
+use serde_json::Value;
+
+/// Some hundred runs, a few tenths of a second in all.
+const PLAN: &str = r#"
+trace = ["constant:4mbit", "lte-driving"]
+rtt = ["20ms", "80ms"]
+duration = "3s"
+seeds = "1..20"
+
+[[cc]]
+name = "cubic"
+
+[[cc]]
+name = "verus"
+r = [2, 4]
+"#;
+
+/// Runs that take long enough to be caught at it, where there are enough of them.
+fn long_plan(runs: u32) -> String {
+    format!(
+        r#"
+        trace = "constant:100mbit"
+        queue = "droptail:200kB"
+        duration = "10s"
+        seeds = "1..{runs}"
+        cc = "copa"
+        "#
+    )
+}
+
+fn work_files(folder: &Folder) -> usize {
+    let work = folder.path("plan/work");
+    std::fs::read_dir(work).map_or(0, Iterator::count)
+}
+
+#[test]
+fn a_plan_becomes_a_folder_with_the_same_bytes_on_any_number_of_cores() {
+    let folder = Folder::with("plan.toml", PLAN);
+    let said = folder.good("sweep plan.toml");
+    assert_eq!(said, "240 runs in 1 file: plan/part-*.parquet\n");
+    folder.good("sweep plan.toml --jobs 1 --out alone");
+    assert!(folder.contents("plan") == folder.contents("alone"));
+    let manifest: Value = serde_json::from_slice(&folder.read("plan/manifest.json")).unwrap();
+    assert_eq!(manifest["schema"], "cellpace.sweep/1");
+    assert_eq!(manifest["complete"], true);
+    assert_eq!(manifest["parts"][0]["cells"], 240);
+    assert_eq!(manifest["plan"]["cc"][1]["r"][1], 4);
+
+    let again = folder.run("sweep plan.toml");
+    assert_eq!(again.stderr, "cellpace: 240 of 240 runs are there already\n");
+    assert_eq!(again.stdout, said);
+    assert!(folder.good("sweep plan.toml --dry-run").starts_with("240 runs, roughly "));
+}
+
+#[test]
+fn a_killed_sweep_goes_on_where_it_stopped() {
+    // A fast machine may finish the shorter ones before the last signal comes.
+    let is_caught = [32, 128, 512].into_iter().any(|runs| {
+        let folder = Folder::with("plan.toml", long_plan(runs));
+        let is_caught = ["KILL", "INT", "TERM"].into_iter().all(|name| is_caught(&folder, name));
+        let rest = folder.run("sweep plan.toml");
+        assert_eq!(rest.code, Some(0), "{}", rest.stderr);
+        assert!(rest.stderr.ends_with(" runs are there already\n"), "{}", rest.stderr);
+        folder.good("sweep plan.toml --out whole");
+        assert!(folder.contents("plan") == folder.contents("whole"));
+        is_caught
+    });
+    assert!(is_caught, "every sweep ended before the signals came");
+}
+
+/// Starts the sweep, or goes on with it, and sends a signal as soon as one more unit is done.
+/// Returns whether it came in time.
+fn is_caught(folder: &Folder, name: &str) -> bool {
+    let before = work_files(folder);
+    let mut child = folder.start("sweep plan.toml --jobs 2");
+    eventually("one more unit is done", || {
+        work_files(folder) > before || folder.path("plan/part-00000.parquet").exists()
+    });
+    signal(&child, name);
+    let got = code(&mut child);
+    let outcome = ended(child);
+    if got == Some(0) {
+        return false;
+    }
+    let expected = match name {
+        "INT" => Some(130),
+        "TERM" => Some(143),
+        _ => None,
+    };
+    assert_eq!(got, expected, "{name}: {}", outcome.stderr);
+    if expected.is_some() {
+        assert!(outcome.stderr.contains("the same command goes on"), "{}", outcome.stderr);
+    }
+    true
+}
+
+#[test]
+fn a_plan_that_is_wrong_leaves_nothing() {
+    let folder = Folder::with("plan.toml", PLAN.replace("name = \"verus\"", "name = \"versu\""));
+    folder.refused("sweep plan.toml", "there is no controller `versu`; did you mean `verus`?");
+    folder.refused("sweep gone.toml", "there is no file `gone.toml`");
+    folder.refused("sweep -", "cc: is missing");
+    folder.write("plan.txt", "trace = \"constant:1mbit\"\ncc = \"cubic\"");
+    folder.refused("sweep plan.txt", "name the folder of the results: --out DIR");
+    assert_eq!(folder.names(), ["plan.toml", "plan.txt"]);
+}
+
+#[test]
+fn a_disk_that_is_full_ends_the_sweep_and_loses_nothing() {
+    let folder = Folder::with("plan.toml", PLAN);
+    std::fs::create_dir_all(folder.path("plan")).unwrap();
+    let full = "ulimit -f 0; trap '' XFSZ; exec \"$0\" sweep plan.toml";
+    let mut shell = std::process::Command::new("sh");
+    let program = env!("CARGO_BIN_EXE_cellpace");
+    shell.args(["-c", full, program]).current_dir(folder.path(""));
+    let outcome = program::Outcome::of(shell.output().unwrap());
+    outcome.complains(1, "File too large");
+    folder.good("sweep plan.toml");
+    folder.good("sweep plan.toml --out whole");
+    assert!(folder.contents("plan") == folder.contents("whole"));
+}

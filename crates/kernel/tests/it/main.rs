@@ -1,0 +1,13 @@
+//! Tests of `cellpace-kernel` from outside: each module is one subject.
+
+// The clippy setting for tests covers test functions, not what they call.
+#![allow(clippy::unwrap_used)]
+
+mod attach;
+mod descriptors;
+mod driver;
+mod mdi;
+#[path = "../../../cli/tests/it/program/measured.rs"]
+mod measured;
+mod pins;
+mod prompt;

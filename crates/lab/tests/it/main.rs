@@ -1,0 +1,10 @@
+//! Tests of `cellpace-lab` from outside: each module is one subject.
+
+// The clippy setting for tests covers test functions, not what they call.
+#![allow(clippy::unwrap_used)]
+
+mod epoch_log;
+mod minimal_controller;
+mod predict;
+#[cfg(feature = "parquet")]
+mod sweep;

@@ -1,0 +1,9 @@
+//! Tests of `cellpace-live` from outside: each module is one subject.
+
+// The clippy setting for tests covers test functions, not what they call.
+#![allow(clippy::unwrap_used)]
+
+#[cfg(target_os = "linux")]
+mod browser;
+mod documentation;
+mod protocol;

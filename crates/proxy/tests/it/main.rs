@@ -1,0 +1,8 @@
+//! Tests of `cellpace-proxy` from outside: each module is one subject.
+
+// The clippy setting for tests covers test functions, not what they call.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+mod forward;
+mod protocols;

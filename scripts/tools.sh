@@ -1,0 +1,124 @@
+# shellcheck shell=sh
+# What commands need, installed when it is missing and we may. Sourced by ./dev.
+
+RUST_MIN=1.88
+WASM=wasm32-unknown-unknown
+PORTABLE="--no-default-features --features cellpace/parquet,cellpace/quic"
+
+# Debian packages, by apt, when they are missing and we may.
+packages() {
+    missing=
+    for package in "$@"; do
+        dpkg -s "$package" >/dev/null 2>&1 || missing="$missing $package"
+    done
+    [ -n "$missing" ] || return 0
+    if ! have apt-get || [ "$(id -u)" != 0 ]; then
+        say "not installed, and only root can:$missing (apt-get install$missing)"
+        return 1
+    fi
+    say "installing Debian packages:$missing"
+    apt-get update -qq
+    # shellcheck disable=SC2086
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+}
+
+newer_or_same() { # newer_or_same HAVE WANT
+    [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]
+}
+
+rust() {
+    [ -d "${CARGO_HOME:-$HOME/.cargo}/bin" ] && PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH" && export PATH
+    if have cargo; then
+        version=$(cargo --version | cut -d' ' -f2)
+        newer_or_same "$version" "$RUST_MIN" && return 0
+        say "cargo $version is older than $RUST_MIN"
+    fi
+    have rustup || packages rustup || die "Rust $RUST_MIN or newer is needed: install it with rustup"
+    say "installing stable Rust with rustup"
+    rustup toolchain install stable --profile minimal --component clippy,rustfmt
+    rustup default stable
+}
+
+# nightly COMPONENT...: the nightly toolchain, for what stable Rust cannot do.
+nightly() {
+    rust
+    have rustup || { say "no rustup: this needs nightly Rust"; return 1; }
+    missing=
+    for component in "$@"; do
+        installed=$(rustup component list --toolchain nightly 2>/dev/null | grep "^$component.*(installed)" || true)
+        [ -n "$installed" ] || missing="$missing --component $component"
+    done
+    [ -n "$missing" ] || return 0
+    say "installing nightly Rust with rustup:$(printf %s "$missing" | sed 's/--component//g')"
+    # shellcheck disable=SC2086
+    rustup toolchain install nightly --profile minimal $missing
+}
+
+python() { have python3 || packages python3-minimal || die "python3 is needed"; }
+
+compiler() { have cc || packages gcc libc6-dev || die "a C linker (cc) is needed"; }
+
+# What the kernel driver takes; all else is there without.
+bpf() { packages clang make libelf-dev zlib1g-dev pkg-config || say "cellpace is built without the kernel driver"; }
+
+has_bpf() { have clang && have make && have pkg-config && [ -e /usr/include/libelf.h ] && [ -e /usr/include/zlib.h ]; }
+
+# Arguments of cargo: the features that can be built here.
+features() { has_bpf || echo "$PORTABLE"; }
+
+browser() {
+    have chromium || packages chromium || say "no chromium: the test of the HTML page will be skipped"
+    have pdftotext || packages poppler-utils || say "no pdftotext: what pages are on paper will not be tested"
+}
+
+javascript() { have node || packages nodejs || say "no node: the module of the playground is not tested"; }
+
+# The target, by rustup, when it is missing.
+wasm() {
+    [ ! -e "$(rustc --print sysroot)/lib/rustlib/$WASM" ] || return 0
+    have rustup || { say "no rustup, which brings the target $WASM"; return 1; }
+    say "installing the target $WASM with rustup"
+    rustup target add $WASM
+}
+
+# Rules of accessibility for the tests of pages; they do without where it cannot be had.
+accessibility() {
+    axe=$CARGO_TARGET_DIR/axe/node_modules/axe-core/axe.min.js
+    if [ ! -e "$axe" ] && have npm; then
+        say "installing axe-core for the tests of pages"
+        npm install --silent --no-fund --no-audit --prefix "$CARGO_TARGET_DIR/axe" axe-core@4 >/dev/null || true
+    fi
+    [ ! -e "$axe" ] || { AXE_CORE=$axe; export AXE_CORE; }
+}
+
+setup() { compiler; rust; browser; bpf; javascript; wasm || say "without it the playground is not tested"; }
+
+# Tests on real traces look for them here and skip with a line when they are missing.
+traces() {
+    if [ -z "${CELLPACE_TRACES:-}" ] && [ -d ../shared/traces ]; then
+        CELLPACE_TRACES=$(cd ../shared/traces && pwd)
+        export CELLPACE_TRACES
+    fi
+    if [ -n "${CELLPACE_TRACES:-}" ]; then
+        say "real traces: found"
+    else
+        say "real traces: none (set CELLPACE_TRACES to a folder of them); those tests are skipped"
+    fi
+}
+
+# What the tests of real programs run. Nothing of it is started as a service now.
+servers() {
+    policy=/usr/sbin/policy-rc.d
+    made=
+    if [ "$(id -u)" = 0 ] && [ ! -e $policy ]; then
+        printf '#!/bin/sh\nexit 101\n' >$policy
+        chmod +x $policy
+        made=$policy
+        trap 'rm -f /usr/sbin/policy-rc.d; exit 130' INT TERM
+    fi
+    packages nginx libnginx-mod-rtmp lighttpd mini-httpd vsftpd openssh-server openssh-client \
+        iperf3 ffmpeg curl openssl python3 iproute2 && installed=0 || installed=1
+    [ -z "$made" ] || rm "$made"
+    trap - INT TERM
+    return $installed
+}
