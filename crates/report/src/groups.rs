@@ -1,7 +1,7 @@
 //! What belongs together: runs under the same conditions, and the rows of a table.
 
 use cellpace_base::statistics::mean;
-use cellpace_measure::{Interval, Summary, TransferSummary, VideoFigures};
+use cellpace_measure::{FlowFigures, Interval, Summary, TransferSummary, VideoFigures};
 use serde::Serialize;
 
 use crate::number::short;
@@ -180,6 +180,65 @@ impl Cell {
     fn of(interval: &Interval, scale: f64) -> Self {
         Self { value: interval.mean * scale, half_width: Some(interval.half_width * scale) }
     }
+}
+
+/// What a flow got: in one run, or in the mean over those of several seeds.
+#[derive(Debug, Serialize)]
+pub(crate) struct FlowRow<'a> {
+    #[serde(skip)]
+    pub(crate) flow: &'a FlowFigures,
+    pub(crate) throughput: Cell,
+    pub(crate) p50: Cell,
+    pub(crate) p95: Cell,
+    #[serde(skip)]
+    pub(crate) rtt: Cell,
+    pub(crate) lost: Cell,
+}
+
+/// The flows of runs that differ in nothing but their seeds.
+pub(crate) fn flow_rows<'a>(runs: &[&'a Run]) -> Vec<FlowRow<'a>> {
+    let [first, ..] = runs else { return Vec::new() };
+    let flows = first.figures.per_flow.iter().enumerate();
+    flows
+        .map(|(index, flow)| {
+            let seeds: Vec<&FlowFigures> =
+                runs.iter().filter_map(|run| run.figures.per_flow.get(index)).collect();
+            let of = |figure: fn(&FlowFigures) -> f64| over_seeds(&seeds, figure);
+            FlowRow {
+                flow,
+                throughput: of(|flow| flow.throughput_mbps),
+                p50: of(|flow| delay_of(flow).p50),
+                p95: of(|flow| delay_of(flow).p95),
+                rtt: of(median_rtt),
+                lost: of(|flow| flow.lost as f64),
+            }
+        })
+        .collect()
+}
+
+/// A figure of a flow, over the seeds that have it.
+fn over_seeds(seeds: &[&FlowFigures], figure: fn(&FlowFigures) -> f64) -> Cell {
+    let values: Vec<f64> =
+        seeds.iter().map(|flow| figure(flow)).filter(|v| v.is_finite()).collect();
+    match (seeds.len(), Interval::of(&values)) {
+        (_, None) => Cell::plain(f64::NAN),
+        (1, Some(interval)) => Cell::plain(interval.mean),
+        (_, Some(interval)) => Cell::of(&interval, 1.0),
+    }
+}
+
+/// The queue delay of a flow; none where nothing arrived, as zeros would make it look like the best.
+fn delay_of(flow: &FlowFigures) -> Summary {
+    match flow.throughput_mbps > 0.0 {
+        true => flow.queue_delay_ms,
+        false => Summary { p50: f64::NAN, p95: f64::NAN, ..flow.queue_delay_ms },
+    }
+}
+
+/// The median RTT; none where no ack came back, as with UDP that nobody controls.
+fn median_rtt(flow: &FlowFigures) -> f64 {
+    let rtt = flow.rtt_ms_seen;
+    if rtt.max > 0.0 { rtt.p50 } else { f64::NAN }
 }
 
 /// The rows for `runs`: repeated ones become one row in the place of the first.

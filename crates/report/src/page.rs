@@ -1,10 +1,13 @@
 //! What the HTML page gets to draw of a thinned comparison.
 
+use std::collections::BTreeMap;
+
 use cellpace_measure::{FlowEvents, FlowFigures, ProfileSample, Quantiles, Series};
 use serde::Serialize;
 
 use crate::groups::{
-    FigureRow, Group, conditions, controllers, groups, is_uplink, queue_delay, rows,
+    FigureRow, FlowRow, Group, conditions, controllers, flow_rows, groups, is_uplink, queue_delay,
+    rows,
 };
 use crate::number::{Number, short};
 use crate::palette;
@@ -48,6 +51,9 @@ struct PageGroup<'a> {
     #[serde(serialize_with = "serialize_drawn")]
     scatter: Chart,
     runs: Vec<PageRun<'a>>,
+    /// What flows got in the mean over several seeds, by controller.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    flow_means: BTreeMap<usize, Vec<FlowRow<'a>>>,
 }
 
 #[derive(Serialize)]
@@ -139,6 +145,7 @@ impl<'a> Page<'a> {
                     conditions: [conditions(group.runs[0]), exactness(&group.runs)].concat(),
                     scatter: scatter(group, &rows, &controllers, in_shares),
                     rows,
+                    flow_means: flow_means(group, &controllers),
                     runs: group.runs.iter().map(run).collect(),
                 }
             })
@@ -158,6 +165,20 @@ impl<'a> Page<'a> {
 /// How the first `count` controllers look, as JSON for a page that has [`palette_css`](crate::palette_css).
 pub fn looks_json(count: usize) -> String {
     crate::json::embeddable(&looks(count))
+}
+
+/// The flows of controllers that ran with several seeds and had several flows.
+fn flow_means<'a>(group: &Group<'a>, controllers: &[&str]) -> BTreeMap<usize, Vec<FlowRow<'a>>> {
+    let mut means = BTreeMap::new();
+    for (index, cc) in controllers.iter().enumerate() {
+        let runs: Vec<&Run> = group.runs.iter().copied().filter(|run| run.cc == *cc).collect();
+        if runs.len() > 1 && runs[0].figures.per_flow.len() > 1 {
+            let mut rows = flow_rows(&runs);
+            rows.truncate(MAX_LISTED_FLOWS);
+            means.insert(index, rows);
+        }
+    }
+    means
 }
 
 /// How the first `count` controllers, flows or lines look; those after them begin anew.

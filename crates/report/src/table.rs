@@ -2,7 +2,7 @@
 
 use cellpace_measure::{FlowFigures, TransferSummary, VideoFigures};
 
-use crate::groups::{Cell, FigureRow, VideoCells, conditions, groups, rows};
+use crate::groups::{Cell, FigureRow, FlowRow, VideoCells, conditions, flow_rows, groups, rows};
 use crate::number::fixed;
 use crate::sentence::sentence;
 use crate::{Comparison, Run};
@@ -21,10 +21,10 @@ pub fn table(comparison: &Comparison) -> String {
             header.into_iter().chain(rows.iter().map(|row| (column.text)(row))).collect()
         })
         .collect();
-    let flows = runs.iter().filter(|run| comparison.repeated.is_empty() && is_mixed(run));
+    let flows = repetitions(comparison).into_iter().filter(|runs| is_mixed(runs[0]));
     let mut text = format!("{}\n\n", what_was_run(comparison));
     text += &lay_out(&columns, &cells, rows.len() + 2);
-    let text = flows.fold(text, |text, run| text + &flow_table(run));
+    let text = flows.fold(text, |text, runs| text + &flow_table(&runs));
     format!("{text}\n{}\n", sentence(comparison))
 }
 
@@ -76,42 +76,80 @@ fn is_mixed(run: &Run) -> bool {
     flows.len() <= MAX_FLOWS && !flows.iter().all(alike)
 }
 
-/// One line a flow: what it got while it was on.
-fn flow_table(run: &Run) -> String {
-    let column = |name, unit, is_text| Column { name, unit, text: |_| String::new(), is_text };
-    let mut columns = vec![
-        column("flow", "", false),
-        column("cc", "", true),
-        column("on", "s", false),
-        column("throughput", "Mbit/s", false),
-        column("delay p50", "ms", false),
-        column("p95", "ms", false),
-        column("RTT p50", "ms", false),
-        column("lost", "packets", false),
-    ];
-    let has_video = run.figures.per_flow.iter().any(|flow| flow.video.is_some());
-    if has_video {
-        columns.extend(VIDEO_COLUMNS.map(|(name, unit, _)| column(name, unit, false)));
+/// The runs, those together that differ in nothing but their seeds.
+fn repetitions(comparison: &Comparison) -> Vec<Vec<&Run>> {
+    let mut all: Vec<Vec<&Run>> = Vec::new();
+    for group in groups(comparison) {
+        let of_group = all.len();
+        for run in group.runs {
+            let others = all[of_group..].iter_mut();
+            match others.into_iter().find(|others| others[0].cc == run.cc) {
+                Some(others) => others.push(run),
+                None => all.push(vec![run]),
+            }
+        }
     }
-    let mut cells: Vec<Vec<String>> =
-        columns.iter().map(|column| vec![column.name.into(), column.unit.into()]).collect();
-    for (index, flow) in run.figures.per_flow.iter().enumerate() {
-        let row = [
-            (index + 1).to_string(),
-            flow.cc.clone(),
-            format!("{}..{}", flow.start_s, flow.stop_s),
-            fixed(flow.throughput_mbps, 2),
-            fixed(flow.queue_delay_ms.p50, 1),
-            fixed(flow.queue_delay_ms.p95, 1),
-            fixed(seen_rtt(flow), 1),
-            flow.lost.to_string(),
-        ];
-        let video = has_video.then(|| video_cells(flow.video.as_ref()));
-        let row = row.into_iter().chain(video.into_iter().flatten());
-        cells.iter_mut().zip(row).for_each(|(column, cell)| column.push(cell));
-    }
-    format!("\n{}", lay_out(&columns, &cells, run.figures.per_flow.len() + 2))
+    all
 }
+
+/// One line a flow: what it got while it was on, in the mean over the runs.
+fn flow_table(runs: &[&Run]) -> String {
+    let rows = flow_rows(runs);
+    let mut columns: Vec<(&str, &str, bool, Vec<String>)> = Vec::new();
+    let mut words = |name, unit, is_text, text: &dyn Fn(usize, &FlowFigures) -> String| {
+        let cells = rows.iter().enumerate().map(|(index, row)| text(index, row.flow)).collect();
+        columns.push((name, unit, is_text, cells));
+    };
+    words("flow", "", false, &|index, _| (index + 1).to_string());
+    words("cc", "", true, &|_, flow| flow.cc.clone());
+    words("on", "s", false, &|_, flow| format!("{}..{}", flow.start_s, flow.stop_s));
+    for (name, unit, decimals, cell) in FLOW_FIGURES {
+        let decimals = if runs.len() > 1 { decimals.max(1) } else { decimals };
+        columns.push((name, unit, false, rows.iter().map(|r| value(cell(r), decimals)).collect()));
+        if runs.len() > 1 {
+            let halves = rows.iter().map(|row| half(cell(row), decimals)).collect();
+            columns.push(("±", unit, false, halves));
+        }
+    }
+    // Of frames there are no intervals.
+    if runs.len() == 1 && rows.iter().any(|row| row.flow.video.is_some()) {
+        for (at, (name, unit, _)) in VIDEO_COLUMNS.into_iter().enumerate() {
+            let cell = |row: &FlowRow<'_>| video_cells(row.flow.video.as_ref())[at].clone();
+            columns.push((name, unit, false, rows.iter().map(cell).collect()));
+        }
+    }
+    let laid_out: Vec<Column> = columns
+        .iter()
+        .map(|(name, unit, is_text, _)| Column {
+            name,
+            unit,
+            text: |_| String::new(),
+            is_text: *is_text,
+        })
+        .collect();
+    let cells: Vec<Vec<String>> = columns
+        .iter()
+        .map(|(name, unit, _, cells)| {
+            [(*name).to_owned(), (*unit).to_owned()]
+                .into_iter()
+                .chain(cells.iter().cloned())
+                .collect()
+        })
+        .collect();
+    format!("\n{}", lay_out(&laid_out, &cells, rows.len() + 2))
+}
+
+/// Name, unit, decimals and value of a figure of a flow.
+type FlowFigure = (&'static str, &'static str, usize, fn(&FlowRow<'_>) -> Cell);
+
+/// What the table says of each flow.
+const FLOW_FIGURES: [FlowFigure; 5] = [
+    ("throughput", "Mbit/s", 2, |row| row.throughput),
+    ("delay p50", "ms", 1, |row| row.p50),
+    ("p95", "ms", 1, |row| row.p95),
+    ("RTT p50", "ms", 1, |row| row.rtt),
+    ("lost", "packets", 0, |row| row.lost),
+];
 
 /// A flow's frames, in the columns of [`VIDEO_COLUMNS`].
 fn video_cells(video: Option<&VideoFigures>) -> [String; 5] {
@@ -124,12 +162,6 @@ fn video_cells(video: Option<&VideoFigures>) -> [String; 5] {
         fixed(video.late * 100.0, 1),
         video.freezes.to_string(),
     ]
-}
-
-/// The median RTT; none where no ack came back, as with UDP that nobody controls.
-fn seen_rtt(flow: &FlowFigures) -> f64 {
-    let rtt = flow.rtt_ms_seen;
-    if rtt.max > 0.0 { rtt.p50 } else { f64::NAN }
 }
 
 struct Column {
@@ -299,6 +331,25 @@ mod tests {
         let flow = text.lines().rev().nth(2).unwrap();
         assert!(flow.trim_start().starts_with("2  udp:2mbit"), "{text}");
         assert!(flow.contains("  –  "), "UDP sees no RTT: {text}");
+    }
+
+    #[test]
+    fn flows_of_several_seeds_have_means_with_their_intervals() {
+        let mut comparison = example::comparison();
+        comparison.runs.truncate(1);
+        let mut flow = comparison.runs[0].figures.per_flow[0].clone();
+        flow.throughput_mbps = 2.0;
+        comparison.runs[0].figures.per_flow.push(FlowFigures { cc: "copa".into(), ..flow });
+        let mut other = comparison.runs[0].clone();
+        other.seed = 2;
+        other.figures.per_flow[1].throughput_mbps = 3.0;
+        comparison.runs.push(other);
+        let comparison = Comparison::of(comparison.runs);
+        let text = table(&comparison);
+        let line = text.lines().find(|line| line.trim_start().starts_with("2  copa")).unwrap();
+        // Half of the difference, times Student's t with one degree of freedom: 0.5 * 12.706.
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(cells[3..5], ["2.50", "6.35"], "{text}");
     }
 
     #[test]

@@ -49,6 +49,9 @@ pub(super) fn send(args: &SendArgs) -> Result<ExitCode, CommandError> {
         None => parties.listen(&args.waits_at(), plan.controllers.len())?,
     };
     args.confine()?;
+    if args.listen.is_some() {
+        begin_service()?;
+    }
     // Says at once what cannot be read.
     drop(plan.source()?);
     let seed = seed()?;

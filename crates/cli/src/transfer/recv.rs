@@ -188,15 +188,11 @@ impl SinkMaker {
 
     pub(super) fn make(&self, number: usize) -> Result<DataSink, SinkError> {
         let Some(output) = &self.output else { return Ok(DataSink::Nowhere) };
-        if output == Path::new("-") {
-            return Ok(DataSink::Stdout);
+        if !self.is_folder {
+            return DataSink::open(output);
         }
-        let aside = if self.is_folder {
-            Aside::create_new(&output.join(format!("flow-{:04}", self.before + number)))
-        } else {
-            Aside::create(output)
-        };
-        Ok(DataSink::File(aside?))
+        let name = format!("flow-{:04}", self.before + number);
+        Ok(DataSink::File(Aside::create_new(&output.join(name))?))
     }
 }
 

@@ -237,58 +237,73 @@ fn content(path: &Path, bytes: usize) -> Vec<u8> {
     content
 }
 
-fn sending(folder: &Folder, port: u16, timeout: &str) -> Run {
+/// What both ends of a transfer are given, for each transport that was built.
+fn transports() -> &'static [&'static str] {
+    if cfg!(feature = "quic") {
+        return &["", "--quic"];
+    }
+    cellpace_testing::skip("built without the feature `quic`");
+    &[""]
+}
+
+fn sending(folder: &Folder, port: u16, timeout: &str, transport: &str) -> Run {
     let args = ["--timeout", timeout, "--cc", "fixed:cwnd=50pkts", "original"];
     let mut command = folder.command(["send", &format!("127.0.0.1:{port}")]);
-    command.args(args);
+    command.args(args).args(transport.split_whitespace());
     Run::start(command, folder, "send")
 }
 
-fn receiving(port: u16) -> String {
-    format!("recv --listen 127.0.0.1:{port} --once --timeout 3s --output copy")
+fn receiving(port: u16, transport: &str) -> String {
+    format!("recv --listen 127.0.0.1:{port} --once --timeout 3s --output copy {transport}")
 }
 
 #[test]
-#[ignore = "three minutes: ./dev faults"]
+#[ignore = "six minutes: ./dev faults"]
 fn transfers_survive_calls_of_the_receiver_that_fail() {
     if !has_strace() {
         return;
     }
     let folder = Folder::new();
     let whole = content(&folder.path("original"), 300_000);
-    for (call, errors) in RECV_FAULTS {
-        for error in *errors {
-            let (mut faults, mut arrived) = (0, 0);
-            for number in TRANSFER_FAULTS {
-                folder.write("copy", OLD);
-                let port = unused_port();
-                let args = receiving(port);
-                let command = disturbed(&folder, (call, error), number, &args);
-                let receiver = Run::start(command, &folder, "recv");
-                let sent = sending(&folder, port, "3s").end();
-                let received = receiver.end();
-                if !was_disturbed(&folder) {
-                    break;
-                }
-                faults += 1;
-                let what = format!(
-                    "{call}={error}, number {number}\nrecv: {}send: {}",
-                    received.stderr, sent.stderr
-                );
-                let is_whole = folder.read("copy") == whole;
-                arrived += u32::from(is_whole);
-                assert!(is_whole || folder.read("copy") == OLD, "the file is torn: {what}");
-                assert!(is_whole || sent.code != Some(0), "the sender is wrong: {what}");
-                assert!(is_whole || received.code != Some(0), "the receiver is wrong: {what}");
-                match received.code {
-                    Some(0) => {}
-                    Some(1) => assert!(names_what_failed(&received.stderr, &["copy"]), "{what}"),
-                    code => panic!("ended with {code:?}: {what}"),
-                }
+    for transport in transports() {
+        for (call, errors) in RECV_FAULTS {
+            for error in *errors {
+                transfers_survive(&folder, &whole, (call, error), transport);
             }
-            println!("recv         {call}={error}: {faults} faults, {arrived} arrived");
         }
     }
+}
+
+/// Has calls of a kind fail, one in each transfer.
+fn transfers_survive(folder: &Folder, whole: &[u8], (call, error): (&str, &str), transport: &str) {
+    let (mut faults, mut arrived) = (0, 0);
+    for number in TRANSFER_FAULTS {
+        folder.write("copy", OLD);
+        let port = unused_port();
+        let command = disturbed(folder, (call, error), number, &receiving(port, transport));
+        let receiver = Run::start(command, folder, "recv");
+        let sent = sending(folder, port, "3s", transport).end();
+        let received = receiver.end();
+        if !was_disturbed(folder) {
+            break;
+        }
+        faults += 1;
+        let what = format!(
+            "{transport} {call}={error}, number {number}\nrecv: {}send: {}",
+            received.stderr, sent.stderr
+        );
+        let is_whole = folder.read("copy") == whole;
+        arrived += u32::from(is_whole);
+        assert!(is_whole || folder.read("copy") == OLD, "the file is torn: {what}");
+        assert!(is_whole || sent.code != Some(0), "the sender is wrong: {what}");
+        assert!(is_whole || received.code != Some(0), "the receiver is wrong: {what}");
+        match received.code {
+            Some(0) => {}
+            Some(1) => assert!(names_what_failed(&received.stderr, &["copy"]), "{what}"),
+            code => panic!("ended with {code:?}: {what}"),
+        }
+    }
+    println!("recv {transport:<7} {call}={error}: {faults} faults, {arrived} arrived");
 }
 
 /// A time within a run that takes `whole`, or a little after it.
@@ -322,18 +337,24 @@ fn a_comparison_that_is_killed_leaves_no_torn_file() {
 }
 
 #[test]
-#[ignore = "a minute: ./dev faults"]
+#[ignore = "two minutes: ./dev faults"]
 fn a_receiver_that_is_killed_leaves_no_torn_file() {
+    for transport in transports() {
+        no_kill_tears(transport);
+    }
+}
+
+fn no_kill_tears(transport: &str) {
     let folder = Folder::new();
     let whole = content(&folder.path("original"), 30_000_000);
     let waiting = |port| {
-        let command = folder.command(receiving(port).split_whitespace());
+        let command = folder.command(receiving(port, transport).split_whitespace());
         Run::start(command, &folder, "recv").that_says("waiting at")
     };
     let port = unused_port();
     let received = waiting(port);
     let began = Instant::now();
-    assert_eq!(sending(&folder, port, "3s").end().code, Some(0));
+    assert_eq!(sending(&folder, port, "3s", transport).end().code, Some(0));
     let takes = began.elapsed();
     assert_eq!(received.end().code, Some(0));
     let mut random = Random::seeded(2, 1);
@@ -342,7 +363,7 @@ fn a_receiver_that_is_killed_leaves_no_torn_file() {
         folder.write("copy", OLD);
         let port = unused_port();
         let mut received = waiting(port);
-        let sender = sending(&folder, port, "1s");
+        let sender = sending(&folder, port, "1s", transport);
         sleep(within(takes, &mut random));
         received.kill();
         let sent = sender.end();
@@ -351,5 +372,5 @@ fn a_receiver_that_is_killed_leaves_no_torn_file() {
         assert!(found == whole || found == OLD, "the file is torn");
         assert!(found == whole || sent.code != Some(0), "the sender is wrong: {}", sent.stderr);
     }
-    println!("recv killed 25 times: {arrived} files arrived, none torn");
+    println!("recv {transport} killed 25 times: {arrived} files arrived, none torn");
 }

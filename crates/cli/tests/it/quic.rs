@@ -1,10 +1,11 @@
 //! QUIC as users run it: `send --quic` and `recv --quic`, and `compare --stack`.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
-use crate::program::{Folder, links, number};
+use crate::program::{Folder, eventually, links, number};
 use crate::transfers::{Waiting, cellpace, content, hash, said, text};
 use serde_json::Value;
 
@@ -273,6 +274,97 @@ fn a_file_over_a_cellular_link_is_whole() {
     let outcome = folder.run_args(link.split(' ').chain(commands));
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     assert_eq!(blake3::hash(&folder.read("copy")), expected);
+}
+
+/// Heavy loss leaves many holes in what has arrived: each transfer must be whole all the same.
+#[test]
+fn files_are_whole_after_a_path_that_loses_a_third() {
+    if !links::possible() {
+        return;
+    }
+    const FILES: usize = 20;
+    let folder = Folder::new();
+    let expected = content(&folder.path("original"), 3_000_000);
+    fs::create_dir(folder.path("copies")).unwrap();
+    let program = env!("CARGO_BIN_EXE_cellpace");
+    let far = format!("exec '{program}' recv --quic --listen $CELLPACE_PEER:4433 --output copies");
+    let sender = format!(
+        "'{program}' send $CELLPACE_PEER:4433 --quic original --cc fixed:cwnd=6000pkts --timeout 60s"
+    );
+    // Four at a time.
+    let inside = format!(
+        "failed=0; for round in 1 2 3 4 5; do of=; for one in 1 2 3 4; do {sender} >&2 & of=\"$of $!\"; done; \
+         for one in $of; do wait $one || failed=$((failed + 1)); done; done; exit $failed"
+    );
+    let link = "link --rtt 60ms --loss 30% --uplink-loss 30% --far";
+    let commands = [&far, "--", "sh", "-c", &inside];
+    let outcome = folder.run_args(link.split(' ').chain(commands));
+    assert_eq!(outcome.code, Some(0), "senders that failed: {}", outcome.stderr);
+    let copies: Vec<_> =
+        fs::read_dir(folder.path("copies")).unwrap().map(|file| file.unwrap().path()).collect();
+    assert_eq!(copies.len(), FILES);
+    assert!(copies.iter().all(|copy| hash(copy) == expected));
+}
+
+/// Waits until a pipe that nothing reads has no room.
+fn await_full(pipe: &ChildStdout) {
+    // Its pages may each have room for less than what comes next.
+    eventually("the pipe is full", || rustix::io::ioctl_fionread(pipe).unwrap() > 32_000);
+}
+
+/// Its output is a pipe that is full: it ends when it is asked to.
+#[test]
+fn a_receiver_whose_reader_does_not_read_ends_at_sigterm() {
+    for quic in [&[][..], &["--quic"]] {
+        let mut waiting = Waiting::recv(&[quic, &["--output", "-"]].concat());
+        let args =
+            [&["send", &waiting.address, "--bytes", "1MB", "--timeout", "20s"], quic].concat();
+        let sender = cellpace(&args).spawn().unwrap();
+        // Kept, and not read while the receiver ends.
+        let output = waiting.child.stdout.take().unwrap();
+        await_full(&output);
+        let id = waiting.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        let received = waiting.finished();
+        assert_eq!(received.status.code(), Some(143), "{quic:?}");
+        let sent = cellpace_testing::finished(sender);
+        assert_eq!(sent.status.code(), Some(1), "{quic:?}: {}", said(&sent));
+    }
+}
+
+/// All of it comes through a pipe whose reader takes its time.
+#[test]
+fn a_slow_reader_gets_all_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let original = folder.path().join("original");
+    let expected = content(&original, 700_000);
+    for quic in [&[][..], &["--quic"]] {
+        let mut waiting = Waiting::recv(&[quic, &["--once", "--output", "-"]].concat());
+        let args =
+            [&["send", &waiting.address, text(&original), "--timeout", "20s"], quic].concat();
+        let sender = cellpace(&args).spawn().unwrap();
+        let mut output = waiting.child.stdout.take().unwrap();
+        await_full(&output);
+        let mut copy = Vec::new();
+        output.read_to_end(&mut copy).unwrap();
+        assert_eq!(blake3::hash(&copy), expected, "{quic:?}");
+        let sent = cellpace_testing::finished(sender);
+        assert!(sent.status.success(), "{quic:?}: {}", said(&sent));
+        assert!(waiting.end().0, "{quic:?}");
+    }
+}
+
+/// A sender that waits is a service: a terminal that closes does not end it.
+#[test]
+fn senders_that_wait_go_on_after_sighup() {
+    for quic in [&[][..], &["--quic"]] {
+        let offering = Waiting::start("send", &[quic, &["--bytes", "100kB"]].concat());
+        let id = offering.child.id().to_string();
+        assert!(Command::new("kill").args(["-HUP", &id]).status().unwrap().success());
+        let taken = cellpace(&[&["recv", &offering.address], quic].concat()).output().unwrap();
+        assert!(taken.status.success(), "{quic:?}: {}", said(&taken));
+        assert!(offering.end().0, "{quic:?}");
+    }
 }
 
 #[test]

@@ -117,6 +117,9 @@ pub(crate) fn play(case: &Case, clock: Option<&Path>) -> Outcome {
 impl Scene {
     /// Makes what the fault and the subject need, or says what is missing.
     fn prepare(&mut self, clock: Option<&Path>) -> Result<(), String> {
+        if self.case.subject == Subject::Quic && !cfg!(feature = "quic") {
+            return Err("built without the feature `quic`".to_owned());
+        }
         match self.case.fault {
             Fault::FullDisk => self.outputs = self.ground.small_disk(),
             Fault::FewDescriptors => self.prepare = "ulimit -n 64".to_owned(),

@@ -7,10 +7,13 @@ use std::path::Path;
 
 use cellpace_report::{Aside, ReportError};
 use cellpace_udp::UdpFlow;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 /// Bytes that are read at once.
 const PIECE: usize = 1 << 16;
+/// Bytes that a pipe takes without waiting when it is writable.
+const PIPE_PIECE: usize = 4096;
 
 /// What a flow sends.
 pub enum DataSource {
@@ -217,14 +220,42 @@ impl From<&str> for SinkError {
 pub enum DataSink {
     /// Nowhere: only their number counts.
     Nowhere,
-    /// Standard output.
-    Stdout,
+    /// Something whose reader may be slow or stop: standard output, a named pipe, a device.
+    Pipe {
+        /// The pipe.
+        file: File,
+        /// Whether it took less than there was.
+        is_full: bool,
+    },
     /// A file, which gets its name when all of it is there.
     File(Aside),
 }
 
 impl DataSink {
-    /// Takes what the flow has to read. It is not read when it cannot be written.
+    /// A file that gets its name when all of it is there, something that is there and is no file, or
+    /// standard output for `-`.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open(path: &Path) -> Result<Self, SinkError> {
+        let opened = if path == Path::new("-") {
+            io::stdout().as_fd().try_clone_to_owned().map(File::from)
+        } else if path.metadata().is_ok_and(|facts| !facts.is_file() && !facts.is_dir()) {
+            File::options().write(true).open(path)
+        } else {
+            return Ok(Self::File(Aside::create(path)?));
+        };
+        let file = opened.map_err(|source| ReportError::Io { path: path.to_owned(), source })?;
+        Ok(Self::Pipe { file, is_full: false })
+    }
+
+    /// Whether it waits for its reader.
+    pub(super) const fn is_full(&self) -> bool {
+        matches!(self, Self::Pipe { is_full: true, .. })
+    }
+
+    /// Takes what the flow has to read and the reader of a pipe takes now. It is not read when it
+    /// cannot be written.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -234,25 +265,55 @@ impl DataSink {
             if first.is_empty() {
                 return Ok(());
             }
-            let count = first.len();
-            self.write(first)?;
+            let count = self.write_some(first)?;
+            if count == 0 {
+                return Ok(());
+            }
             flow.consume(count);
         }
     }
 
-    /// Takes the next bytes.
+    /// Takes the next bytes on a thread of tokio's, and waits for a pipe's reader unless nobody waits
+    /// for the flow any more.
     ///
     /// # Errors
     /// When they cannot be written.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Nowhere => Ok(()),
-            Self::Stdout => {
-                let mut out = io::stdout().lock();
-                out.write_all(bytes)?;
-                out.flush()
+    #[cfg(feature = "quic")]
+    pub(super) fn write(&mut self, mut bytes: &[u8], is_over: impl Fn() -> bool) -> io::Result<()> {
+        const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+        while !bytes.is_empty() {
+            let count = self.write_some(bytes)?;
+            bytes = &bytes[count..];
+            if let (0, Self::Pipe { file, .. }) = (count, &mut *self) {
+                if is_over() {
+                    return Err(io::Error::other("its reader does not read"));
+                }
+                tokio::task::block_in_place(|| is_writable(file, WAIT))?;
             }
-            Self::File(aside) => aside.write_all(bytes),
+        }
+        Ok(())
+    }
+
+    /// Takes of the next bytes what can be written without waiting. Returns how many.
+    fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Nowhere => Ok(bytes.len()),
+            Self::File(aside) => aside.write_all(bytes).map(|()| bytes.len()),
+            Self::Pipe { file, is_full } => {
+                *is_full = false;
+                let written = match is_writable(file, Timespec::default())? {
+                    true => file.write(&bytes[..bytes.len().min(PIPE_PIECE)]),
+                    false => Err(io::ErrorKind::WouldBlock.into()),
+                };
+                match written {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        *is_full = true;
+                        Ok(0)
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+                    written => written,
+                }
+            }
         }
     }
 
@@ -268,9 +329,37 @@ impl DataSink {
     }
 }
 
+/// Whether a write would not wait, at the latest after `wait`. An error counts, as a write reports it.
+fn is_writable(file: &File, wait: Timespec) -> io::Result<bool> {
+    match poll(&mut [PollFd::new(file, PollFlags::OUT)], Some(&wait)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_pipe_takes_nothing_and_does_not_wait() {
+        let (reader, writer) = io::pipe().unwrap();
+        let file = File::from(OwnedFd::from(writer));
+        let mut sink = DataSink::Pipe { file, is_full: false };
+        let mut written = 0;
+        loop {
+            match sink.write_some(&[7; 1 << 20]).unwrap() {
+                0 => break,
+                count => written += count,
+            }
+        }
+        assert!(written > 0 && sink.is_full());
+        let mut read = vec![0; written];
+        File::from(OwnedFd::from(reader)).read_exact(&mut read).unwrap();
+        let error = sink.write_some(&[7]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe, "its reader has gone");
+    }
 
     #[test]
     fn what_runs_out_is_busy_and_what_is_missing_is_not() {

@@ -81,6 +81,11 @@ impl TransferFlow {
         }
     }
 
+    /// Whether it waits for a reader of what it has received.
+    pub(super) fn waits_for_reader(&self) -> bool {
+        self.is_running() && matches!(&self.end, FlowData::Sink(sink) if sink.is_full())
+    }
+
     /// Moves data between the flow and its end.
     pub(super) fn work(&mut self, now: Time, flow: &mut UdpFlow) {
         match &mut self.end {

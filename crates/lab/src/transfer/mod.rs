@@ -9,9 +9,9 @@ mod key;
 #[cfg(feature = "quic")]
 mod quic;
 #[cfg(feature = "quic")]
-mod quic_stream;
+mod quic_segments;
 #[cfg(feature = "quic")]
-mod reassembly;
+mod quic_stream;
 mod record;
 mod series;
 mod session;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cellpace_base::quota::{LISTENER_MEMORY, MemoryBudget, Place, Places, network_places};
+use cellpace_base::quota::{MemoryBudget, Place, Places, network_places};
 use cellpace_base::{Span, Time};
 use cellpace_cc::ControllerSpec;
 use cellpace_quic::identity::{Fingerprint, Identity, Peer, client_config, server_config};
@@ -21,7 +21,10 @@ use tokio::sync::{mpsc, watch};
 
 use super::conclusion::{TransferConditions, TransferResult, conclude, label};
 use super::data::{DataSink, DataSource, SinkError};
-use super::quic_stream::{ALPN, CloseCode, QuicStreamError, QuicStreamReader, header};
+use super::quic_segments::{
+    MAX_STREAMS, ReceiveWindow, SegmentError, SegmentWriter, WINDOW_MEMORY, first_window,
+};
+use super::quic_stream::{ALPN, CloseCode, QuicStreamError, QuicStreamReader, SEGMENT, header};
 use super::record::{FlowRecord, FlowTotals};
 use super::series::BIN;
 use super::session::{INTERVAL, TransferView};
@@ -36,8 +39,6 @@ const PACKET_OVERHEAD: u64 = 34;
 /// How often the figures of flows are taken.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const PIECE: usize = 1 << 16;
-/// What a receiver keeps of one stream until it is read.
-const RECEIVE_WINDOW: u32 = 1 << 24;
 const MAX_FLOWS: u16 = 1000;
 /// How long a peer that connects may take to show who it is.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
@@ -204,7 +205,7 @@ impl<'a> QuicTransfer<'a> {
             notes: mpsc::unbounded_channel(),
             endpoints: Vec::new(),
             handshakes: Places::new(HANDSHAKING_NETWORKS * of_network, of_network, 0),
-            places: Places::new(most, of_network, LISTENER_MEMORY),
+            places: Places::new(most, of_network, WINDOW_MEMORY),
             claims: BTreeMap::new(),
             flows: BTreeMap::new(),
             begun: 0,
@@ -341,12 +342,20 @@ impl Session<'_, '_> {
             .max_idle_timeout(Some(IdleTimeout::try_from(silence).map_err(LabError::invalid)?))
             // A receiver hears nothing while a pipe has nothing to send.
             .keep_alive_interval(Some(silence / 3))
-            .stream_receive_window(VarInt::from_u32(RECEIVE_WINDOW))
-            .receive_window(VarInt::from_u32(RECEIVE_WINDOW))
-            .max_concurrent_uni_streams(VarInt::from_u32(1))
+            .stream_receive_window(VarInt::from_u32(SEGMENT as u32))
+            .receive_window(VarInt::from_u32(self.first_window() as u32))
+            .max_concurrent_uni_streams(VarInt::from_u32(MAX_STREAMS))
             .max_concurrent_bidi_streams(VarInt::from_u32(0))
             .datagram_receive_buffer_size(None);
         Ok(Arc::new(transport))
+    }
+
+    /// Bytes that a peer may have in flight or waiting at first.
+    fn first_window(&self) -> u64 {
+        match &self.plan.meeting {
+            QuicMeeting::Listen { max_connections, .. } => first_window(*max_connections),
+            QuicMeeting::Connect { .. } => first_window(1),
+        }
     }
 
     fn server(&self, transport: Arc<noq::TransportConfig>) -> Result<noq::ServerConfig, LabError> {
@@ -526,8 +535,9 @@ impl Session<'_, '_> {
         let is_sender = matches!(data, FlowData::Source(_));
         let memory = match &place {
             Some(place) => place.memory().clone(),
-            None => MemoryBudget::new(LISTENER_MEMORY),
+            None => MemoryBudget::new(WINDOW_MEMORY),
         };
+        let window = ReceiveWindow::new(self.first_window(), memory.tally());
         self.begun += 1;
         let flow = LiveFlow {
             record: FlowRecord::new(name, shown_address(peer), is_sender),
@@ -538,9 +548,8 @@ impl Session<'_, '_> {
             place,
         };
         self.flows.insert(number, flow);
-        let silence = Duration::from_nanos(self.plan.silence.as_nanos());
         let notes = self.notes.0.clone();
-        let task = FlowTask { number, notes, progress, memory, silence, is_cut };
+        let task = FlowTask { number, notes, progress, window, is_cut };
         let running = tokio::spawn(task.run(connecting, data, offered));
         let notes = self.notes.0.clone();
         tokio::spawn(async move {
@@ -558,9 +567,6 @@ impl Session<'_, '_> {
             Note::Arrived(arrival) => self.on_arrival(arrival),
             Note::Connected(number, connection, control) => {
                 let Some(flow) = self.flows.get_mut(&number) else { return Ok(()) };
-                if let Some(control) = &control {
-                    control.handle().lock().watch_rtts();
-                }
                 (flow.connection, flow.control) = (Some(connection), control);
                 flow.record.begin(now);
                 if self.next_line == Time::MAX {
@@ -807,10 +813,8 @@ struct FlowTask {
     number: usize,
     notes: mpsc::UnboundedSender<Note>,
     progress: Arc<Progress>,
-    /// What may be held of what arrives out of order.
-    memory: Arc<MemoryBudget>,
-    /// How long what arrived may wait for what is missing.
-    silence: Duration,
+    /// What the peer may have in flight or waiting, where this end receives.
+    window: ReceiveWindow,
     is_cut: watch::Receiver<bool>,
 }
 
@@ -834,6 +838,10 @@ impl FlowTask {
     ) -> Result<Option<[u8; 32]>, String> {
         let connection = connecting.await?;
         let control = cellpace_quic::noq::attach(&connection);
+        if let Some(control) = &control {
+            // At once: a short flow is over before its session looks at it.
+            control.handle().lock().watch_rtts();
+        }
         let _ = self.notes.send(Note::Connected(self.number, connection.clone(), control));
         match data {
             FlowData::Source(source) => {
@@ -849,21 +857,23 @@ impl FlowTask {
         source: DataSource,
         offered: u16,
     ) -> Result<(), String> {
-        let mut stream = connection.open_uni().await.map_err(|error| reason(&error))?;
+        let mut streams = SegmentWriter::open(connection).await.map_err(|error| reason(&error))?;
         let mut hash = blake3::Hasher::new();
         let mut pieces = pieces(source);
         let mut is_cut = self.is_cut.clone();
         let written = async {
             let failed = |error| lost(connection, &error);
-            stream.write_all(&header(offered)).await.map_err(failed)?;
+            streams.write_all(&header(offered)).await.map_err(failed)?;
             while let Some(piece) = pieces.recv().await {
                 let piece = piece?;
                 // The end is said: a thread that died says nothing.
                 if piece.is_empty() {
-                    return stream.write_all(hash.finalize().as_bytes()).await.map_err(failed);
+                    let hash = hash.finalize();
+                    streams.write_all(hash.as_bytes()).await.map_err(failed)?;
+                    return streams.finish().await.map_err(failed);
                 }
                 hash.update(&piece);
-                stream.write_all(&piece).await.map_err(failed)?;
+                streams.write_all(&piece).await.map_err(failed)?;
                 self.progress.payload.fetch_add(piece.len() as u64, Ordering::Relaxed);
             }
             Err("the thread that reads has ended early".to_owned())
@@ -878,28 +888,19 @@ impl FlowTask {
             }
             _ = is_cut.wait_for(|cut| *cut) => true,
         };
-        match was_cut {
-            true => drop(stream.reset(CloseCode::Cut.into())),
-            false => drop(stream.finish()),
+        if was_cut {
+            streams.cut();
         }
         let cut = async {
             // A file goes whole; made-up bytes may be cut while the last of them are on their way.
             if !was_cut && is_cut.wait_for(|cut| *cut).await.is_ok() {
-                let _ = stream.reset(CloseCode::Cut.into());
+                streams.cut();
             }
             std::future::pending::<()>().await;
         };
-        let closed = tokio::select! {
-            closed = connection.closed() => closed,
+        let stored = tokio::select! {
+            stored = stored(connection) => stored?,
             () = cut => return Ok(()),
-        };
-        let stored = match &closed {
-            ConnectionError::ApplicationClosed(close)
-                if close.error_code == CloseCode::Stored.into() =>
-            {
-                &close.reason
-            }
-            error => return Err(reason(error)),
         };
         if was_cut {
             return Ok(());
@@ -916,33 +917,29 @@ impl FlowTask {
         connection: &Connection,
         mut sink: DataSink,
     ) -> Result<Option<[u8; 32]>, String> {
-        // In order, the library would give up streams whose first packets are lost.
-        let mut stream =
-            connection.accept_uni().await.map_err(|error| reason(&error))?.into_unordered();
         let failed = |code: CloseCode, error: String| {
             connection.close(code.into(), error.as_bytes());
             error
         };
         let refused = |error: QuicStreamError| failed(error.code(), error.to_string());
-        let mut reader = QuicStreamReader::new(self.memory.tally(), |bytes: &[u8]| {
-            sink.write(bytes).map_err(|error| format!("cannot write: {error}"))?;
+        let mut reader = QuicStreamReader::new(|bytes: &[u8]| {
+            let is_over = || connection.close_reason().is_some();
+            sink.write(bytes, is_over).map_err(|error| format!("cannot write: {error}"))?;
             self.progress.payload.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             Ok(())
         });
         let mut was_offered = false;
+        let mut stream = connection.accept_uni().await.map_err(|error| reason(&error))?;
         let hash = loop {
-            let next = stream.read_chunk(PIECE);
-            let next = match reader.has_holes() {
-                // noq 1.4 may drop what it has acknowledged (`Assembler::defragment`): it never comes.
-                true => tokio::time::timeout(self.silence, next).await.map_err(|_| {
-                    let error = "a part of the stream never came".to_owned();
-                    failed(CloseCode::Protocol, error)
-                })?,
-                false => next.await,
-            };
-            match next {
-                Ok(Some(chunk)) => reader.take(chunk.offset, &chunk.bytes).map_err(refused)?,
-                Ok(None) => break reader.finish().map_err(refused)?,
+            match stream.read_chunk(PIECE).await {
+                Ok(Some(bytes)) => {
+                    reader.take(&bytes).map_err(refused)?;
+                    self.window.on_read(connection, bytes.len());
+                }
+                Ok(None) if reader.end_stream() => break reader.finish().map_err(refused)?,
+                Ok(None) => {
+                    stream = connection.accept_uni().await.map_err(|error| reason(&error))?;
+                }
                 // Made-up bytes end here: what has arrived is all.
                 Err(noq::ReadError::Reset(code)) if code == CloseCode::Cut.into() => {
                     break reader.cut().map_err(refused)?;
@@ -956,6 +953,12 @@ impl FlowTask {
             }
         };
         sink.commit().map_err(|error| failed(CloseCode::of(&error), error.text))?;
+        // From here on it is stored, whatever becomes of the connection.
+        if let Ok(mut stream) = connection.open_uni().await {
+            let _ = stream.write_all(&hash).await;
+            let _ = stream.finish();
+            let _ = stream.stopped().await;
+        }
         connection.close(CloseCode::Stored.into(), &hash);
         Ok(Some(hash))
     }
@@ -984,8 +987,28 @@ fn pieces(source: DataSource) -> mpsc::Receiver<Result<Vec<u8>, String>> {
     receiver
 }
 
+/// Waits for the hash of what the receiver has stored. It comes in a stream, as the packet that closes
+/// a connection is sent once and may be lost, and in that packet.
+async fn stored(connection: &Connection) -> Result<Vec<u8>, String> {
+    if let Ok(mut stream) = connection.accept_uni().await {
+        let hash = stream.read_to_end(blake3::OUT_LEN).await;
+        connection.close(CloseCode::Stored.into(), b"");
+        if let Ok(hash) = hash {
+            return Ok(hash);
+        }
+    }
+    match connection.closed().await {
+        ConnectionError::ApplicationClosed(close)
+            if close.error_code == CloseCode::Stored.into() =>
+        {
+            Ok(close.reason.to_vec())
+        }
+        error => Err(reason(&error)),
+    }
+}
+
 /// Why a write failed: what became of the connection says more.
-fn lost(connection: &Connection, error: &noq::WriteError) -> String {
+fn lost(connection: &Connection, error: &SegmentError) -> String {
     connection.close_reason().map_or_else(|| error.to_string(), |why| reason(&why))
 }
 

@@ -1,22 +1,31 @@
-//! The stream of a flow inside QUIC.
+//! The streams of a flow inside QUIC, one after the other.
 //!
-//! It begins with [`MAGIC`] and the number of flows that its sender offers, two bytes in network
-//! order; the payload follows, and the BLAKE3 hash of the payload ends it. A stream that ends without
-//! its hash is incomplete: libraries finish streams that a program drops. Made-up bytes are cut by
-//! resetting the stream.
+//! A flow begins with [`MAGIC`] and the number of flows that its sender offers, two bytes in network
+//! order; the payload follows, and the BLAKE3 hash of the payload ends it. All of this is cut into
+//! streams of [`SEGMENT`] bytes. The first stream that is shorter is the last. A flow that ends
+//! without its hash is incomplete: libraries finish streams that a program drops. Made-up bytes are
+//! cut by resetting the streams.
 //!
-//! The receiver closes the connection with [`CloseCode::Stored`] and the hash of what it has stored.
+//! A single stream would break under heavy loss. noq 1.4 and quinn 0.11 give up connections of which
+//! a stream waits in more than 1024 parts behind a hole
+//! (<https://github.com/quinn-rs/quinn/issues/2809>), and noq drops data of streams that are read out
+//! of order.
+//!
+//! The receiver answers in a stream of its own with the hash of what it has stored, and closes the
+//! connection with it and [`CloseCode::Stored`].
 //! No code is 0, with which libraries close connections that a program drops.
 
-use cellpace_base::quota::MemoryTally;
 use noq::VarInt;
 
 use super::data::SinkError;
-use super::reassembly::Reassembly;
 
-/// The protocol, for TLS. Version 1 had no hashes, and told success by code 0.
-pub(super) const ALPN: &[u8] = b"cellpace/2";
-const MAGIC: &[u8; 4] = b"CPQ2";
+/// The protocol, for TLS. Version 1 had no hashes and told success by code 0; version 2 had a single
+/// stream.
+pub(super) const ALPN: &[u8] = b"cellpace/3";
+const MAGIC: &[u8; 4] = b"CPQ3";
+/// Bytes of a stream. With packets of 1200 bytes it waits in 437 parts at most, and in some more
+/// where packets arrive twice.
+pub(super) const SEGMENT: u64 = 1 << 19;
 const HEADER: usize = 6;
 const HASH: usize = blake3::OUT_LEN;
 
@@ -65,9 +74,9 @@ pub enum QuicStreamError {
     /// It does not begin as streams of this protocol do.
     #[error("the peer does not send as cellpace does")]
     Header,
-    /// There is no memory for what arrived out of order.
-    #[error("{0}")]
-    Memory(String),
+    /// A stream of it is too long.
+    #[error("a stream is longer than {SEGMENT} bytes")]
+    TooLong,
     /// It ended early.
     #[error("the stream ended before all had arrived")]
     Incomplete,
@@ -82,16 +91,16 @@ pub enum QuicStreamError {
 impl QuicStreamError {
     pub(super) fn code(&self) -> CloseCode {
         match self {
-            Self::Header | Self::Incomplete | Self::Hash => CloseCode::Protocol,
-            Self::Memory(_) => CloseCode::Busy,
+            Self::Header | Self::TooLong | Self::Incomplete | Self::Hash => CloseCode::Protocol,
             Self::Storage(_) => CloseCode::Storage,
         }
     }
 }
 
-/// Takes what arrives of a stream in any order, and hands on its payload in order.
+/// Takes the streams of a flow in their order, and hands on its payload.
 pub struct QuicStreamReader<W> {
-    reassembly: Reassembly,
+    /// Bytes of the present stream.
+    in_segment: u64,
     header: Vec<u8>,
     /// The last bytes so far, at most as many as a hash has: they may be the hash.
     tail: Vec<u8>,
@@ -100,11 +109,10 @@ pub struct QuicStreamReader<W> {
 }
 
 impl<W: FnMut(&[u8]) -> Result<(), String>> QuicStreamReader<W> {
-    /// A stream of which nothing has arrived. What waits for what is missing counts towards `memory`;
-    /// `write` takes the payload.
-    pub fn new(memory: MemoryTally, write: W) -> Self {
+    /// A flow of which nothing has arrived. `write` takes the payload.
+    pub fn new(write: W) -> Self {
         Self {
-            reassembly: Reassembly::new(memory),
+            in_segment: 0,
             header: Vec::with_capacity(HEADER),
             tail: Vec::with_capacity(HASH),
             hash: blake3::Hasher::new(),
@@ -112,18 +120,21 @@ impl<W: FnMut(&[u8]) -> Result<(), String>> QuicStreamReader<W> {
         }
     }
 
-    /// Takes the bytes at an offset of the stream, of which no piece before had any.
+    /// Takes the next bytes of the present stream.
     ///
     /// # Errors
-    /// When it is no stream of this protocol, there is no memory, or the payload cannot be written.
-    pub fn take(&mut self, offset: u64, bytes: &[u8]) -> Result<(), QuicStreamError> {
-        if self.reassembly.take(offset, bytes).map_err(QuicStreamError::Memory)? {
-            self.advance(bytes)?;
+    /// When it is no stream of this protocol, or the payload cannot be written.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<(), QuicStreamError> {
+        self.in_segment += bytes.len() as u64;
+        if self.in_segment > SEGMENT {
+            return Err(QuicStreamError::TooLong);
         }
-        while let Some(bytes) = self.reassembly.next() {
-            self.advance(&bytes)?;
-        }
-        Ok(())
+        self.advance(bytes)
+    }
+
+    /// The present stream has ended. Returns whether it was the last one.
+    pub fn end_stream(&mut self) -> bool {
+        std::mem::take(&mut self.in_segment) < SEGMENT
     }
 
     /// The number of flows that the sender offers, once it has arrived.
@@ -131,12 +142,7 @@ impl<W: FnMut(&[u8]) -> Result<(), String>> QuicStreamReader<W> {
         (self.header.len() == HEADER).then(|| u16::from_be_bytes([self.header[4], self.header[5]]))
     }
 
-    /// Whether something waits for what is missing.
-    pub fn has_holes(&self) -> bool {
-        self.reassembly.has_holes()
-    }
-
-    /// The next bytes of the stream.
+    /// Takes the next bytes of the flow.
     fn advance(&mut self, mut bytes: &[u8]) -> Result<(), QuicStreamError> {
         let missing = HEADER - self.header.len();
         if missing > 0 {
@@ -169,13 +175,13 @@ impl<W: FnMut(&[u8]) -> Result<(), String>> QuicStreamReader<W> {
         (self.write)(payload).map_err(QuicStreamError::Storage)
     }
 
-    /// The stream has ended. Returns the hash of the payload, which is the one that its sender has
+    /// The last stream has ended. Returns the hash of the payload, which is the one that its sender has
     /// computed.
     ///
     /// # Errors
     /// When something is missing, or the hashes differ.
     pub fn finish(self) -> Result<[u8; 32], QuicStreamError> {
-        if self.reassembly.has_holes() || self.offered().is_none() || self.tail.len() < HASH {
+        if self.offered().is_none() || self.tail.len() < HASH {
             return Err(QuicStreamError::Incomplete);
         }
         let hash = self.hash.finalize();
@@ -200,7 +206,6 @@ impl<W: FnMut(&[u8]) -> Result<(), String>> QuicStreamReader<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cellpace_base::quota::MemoryBudget;
     use proptest::prelude::*;
 
     /// A stream with this payload.
@@ -208,18 +213,16 @@ mod tests {
         [&header(3)[..], payload, blake3::hash(payload).as_bytes()].concat()
     }
 
-    /// What became of pieces with their offsets: what was written, and how it ended.
-    fn read(pieces: &[(u64, &[u8])]) -> (Vec<u8>, Result<[u8; 32], QuicStreamError>) {
+    /// What became of pieces of a stream: what was written, and how it ended.
+    fn read(pieces: &[&[u8]]) -> (Vec<u8>, Result<[u8; 32], QuicStreamError>) {
         let mut written = Vec::new();
-        let budget = MemoryBudget::new(1 << 20);
         let write = |bytes: &[u8]| {
             written.extend_from_slice(bytes);
             Ok(())
         };
-        let mut reader = QuicStreamReader::new(budget.tally(), write);
-        let taken = pieces.iter().try_for_each(|(offset, bytes)| reader.take(*offset, bytes));
+        let mut reader = QuicStreamReader::new(write);
+        let taken = pieces.iter().try_for_each(|bytes| reader.take(bytes));
         let ended = taken.and_then(|()| reader.finish());
-        assert_eq!(budget.used(), 0);
         (written, ended)
     }
 
@@ -242,7 +245,7 @@ mod tests {
     fn a_stream_that_ends_early_is_incomplete_wherever_that_is() {
         let whole = stream(b"forty bytes that nobody would mistake .");
         for end in 0..whole.len() {
-            let (_, ended) = read(&[(0, &whole[..end])]);
+            let (_, ended) = read(&[&whole[..end]]);
             let expected = if end < HEADER + HASH {
                 QuicStreamError::Incomplete
             } else {
@@ -250,43 +253,55 @@ mod tests {
             };
             assert_eq!(ended, Err(expected), "{end}");
         }
-        let (written, ended) = read(&[(0, &whole)]);
+        let (written, ended) = read(&[&whole]);
         assert_eq!(written, b"forty bytes that nobody would mistake .");
         assert_eq!(ended, Ok(blake3::hash(&written).into()));
-        let (_, ended) = read(&[(0, &whole[..10]), (11, &whole[11..])]);
-        assert_eq!(ended, Err(QuicStreamError::Incomplete), "with a hole");
+        let (_, ended) = read(&[&whole[..10], &whole[11..]]);
+        assert_eq!(ended, Err(QuicStreamError::Hash), "a byte is missing");
     }
 
     #[test]
     fn other_protocols_are_refused_at_their_first_byte() {
-        for bytes in [&b"GET / HTTP"[..], b"CPQ1\0\x01xx", b"x"] {
-            assert_eq!(read(&[(0, bytes)]).1, Err(QuicStreamError::Header), "{bytes:?}");
+        for bytes in [&b"GET / HTTP"[..], b"CPQ2\0\x01xx", b"x"] {
+            assert_eq!(read(&[bytes]).1, Err(QuicStreamError::Header), "{bytes:?}");
         }
     }
 
     #[test]
     fn what_cannot_be_written_is_said_and_what_was_cut_is_all() {
-        let budget = MemoryBudget::new(1 << 20);
-        let mut full =
-            QuicStreamReader::new(budget.tally(), |_: &[u8]| Err("disk full".to_owned()));
-        let error = full.take(0, &stream(&[7; 100])).unwrap_err();
+        let mut full = QuicStreamReader::new(|_: &[u8]| Err("disk full".to_owned()));
+        let error = full.take(&stream(&[7; 100])).unwrap_err();
         assert_eq!((error.code(), error.to_string()), (CloseCode::Storage, "disk full".to_owned()));
         let mut written = Vec::new();
         let write = |bytes: &[u8]| {
             written.extend_from_slice(bytes);
             Ok(())
         };
-        let mut reader = QuicStreamReader::new(budget.tally(), write);
-        reader.take(0, &[&header(1)[..], &[5; 50]].concat()).unwrap();
+        let mut reader = QuicStreamReader::new(write);
+        reader.take(&[&header(1)[..], &[5; 50]].concat()).unwrap();
         let hash = reader.cut().unwrap();
         assert_eq!((written, hash), (vec![5; 50], blake3::hash(&[5; 50]).into()));
     }
 
+    #[test]
+    fn the_first_short_stream_is_the_last_and_a_long_one_is_refused() {
+        let segment = vec![0; SEGMENT as usize - HEADER];
+        let mut reader = QuicStreamReader::new(|_: &[u8]| Ok(()));
+        reader.take(&header(1)).unwrap();
+        reader.take(&segment).unwrap();
+        assert!(!reader.end_stream(), "it has all of its bytes");
+        assert!(reader.end_stream(), "an empty one");
+        reader.take(&segment).unwrap();
+        assert!(reader.end_stream());
+        reader.take(&segment).unwrap();
+        assert_eq!(reader.take(&[0; HEADER + 1]), Err(QuicStreamError::TooLong));
+    }
+
     proptest! {
         #[test]
-        fn the_payload_is_the_same_however_the_stream_is_cut_and_in_whatever_order(
+        fn the_payload_is_the_same_however_the_stream_is_cut(
             payload in prop::collection::vec(any::<u8>(), 0..300),
-            cuts in prop::collection::vec((1_usize..60, any::<u32>()), 1..80),
+            cuts in prop::collection::vec(1_usize..60, 1..80),
             flipped in prop::option::of((any::<prop::sample::Index>(), 1_u8..)),
         ) {
             let mut whole = stream(&payload);
@@ -296,16 +311,15 @@ mod tests {
                 whole[at] ^= bits;
             }
             let mut pieces = Vec::new();
-            let mut at = 0;
-            let mut cuts = cuts.iter().cycle();
-            while at < whole.len() {
-                let (length, key) = cuts.next().expect("it has no end");
-                let end = (at + length).min(whole.len());
-                pieces.push((*key, at as u64, &whole[at..end]));
-                at = end;
+            let mut rest = &whole[..];
+            for length in cuts.iter().cycle() {
+                let (piece, after) = rest.split_at(rest.len().min(*length));
+                pieces.push(piece);
+                rest = after;
+                if rest.is_empty() {
+                    break;
+                }
             }
-            pieces.sort();
-            let pieces: Vec<_> = pieces.into_iter().map(|(_, at, bytes)| (at, bytes)).collect();
             let (written, ended) = read(&pieces);
             match flipped {
                 None => {

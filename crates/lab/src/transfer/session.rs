@@ -20,6 +20,9 @@ pub(super) const INTERVAL: Span = Span::from_secs(1);
 /// After the last flow, others of the same program may still be in their handshake.
 const LAST_CALL: Span = Span::from_millis(300);
 
+/// How long a reader of what arrives may wait until what it has room for comes.
+const READER_WAIT: Span = Span::from_millis(10);
+
 /// No more flows are taken from a sender, whatever it offers.
 const MAX_OFFERED: usize = 1000;
 
@@ -136,6 +139,9 @@ impl<'a> Transfer<'a> {
         // Ctrl-C must be seen, even if nothing else happens.
         let mut until = (self.driver.now() + Span::from_millis(200)).min(self.next_line);
         until = until.min(self.next_bin);
+        if self.flows.iter().any(|(_, run)| run.waits_for_reader()) {
+            until = until.min(self.driver.now() + READER_WAIT);
+        }
         if let Some(stop) = self.stop_at() {
             until = until.min(stop);
         }

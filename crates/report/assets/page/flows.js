@@ -48,12 +48,15 @@ function whileOn(values, run, flow) {
 function drawFlowTable(run) {
   const names = ["Flow", "starts, s", "stops, s", "Mbit/s", "queue delay p50, ms", "p95, ms", "lost"];
   const cell = (value, digits) => element("td", {}, known(value) ? value.toFixed(digits) : "–");
+  const means = group().flow_means?.[run.cc];
+  const spread = ({ v, ci }, digits) => element("td", {}, known(v) ? `${v.toFixed(digits)} ± ${ci.toFixed(digits)}` : "–");
   const udp = run.flows.filter((_, i) => !isControlled(run, i)).length;
   const rows = run.flows.map(([, start, stop, rate, p50, p95, lost], i) => element("tr", {},
-    element("th", { scope: "row", class: "name" }, ...(i < 16 ? [dot(i)] : []), flowName(run, i)), cell(start, 1), cell(stop, 1), cell(rate, 2), cell(p50, 1), cell(p95, 1), cell(lost, 0)));
+    element("th", { scope: "row", class: "name" }, ...(i < 16 ? [dot(i)] : []), flowName(run, i)), cell(start, 1), cell(stop, 1),
+    ...(means ? [spread(means[i].throughput, 2), spread(means[i].p50, 1), spread(means[i].p95, 1), spread(means[i].lost, 1)] : [cell(rate, 2), cell(p50, 1), cell(p95, 1), cell(lost, 0)])));
   one("#flows table").replaceChildren(element("thead", {}, element("tr", {}, ...names.map((name, i) => element("th", i ? {} : { class: "word" }, name)))), element("tbody", {}, ...rows));
   one("#flows-note").textContent = [
-    seedWords("") && `Of ${seedWords("")}: the table of results has the means over all.`,
+    means && `The table has means over ${seedsOf(group()).length} seeds with the half width of their 95 % interval. The charts are of ${seedWords("")}.`,
     run.more ? `The first ${run.flows.length} of ${run.flows.length + run.more} flows.` : "",
     udp ? "Jain's index is of the flows with a controller: those of UDP are left out." : "",
   ].filter(Boolean).join(" ");

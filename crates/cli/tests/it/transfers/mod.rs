@@ -73,11 +73,15 @@ impl Waiting {
         self.end().1
     }
 
-    pub(crate) fn end(mut self) -> (bool, String) {
+    pub(crate) fn end(self) -> (bool, String) {
+        let output = self.finished();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    }
+
+    pub(crate) fn finished(mut self) -> Output {
         // What is left has ended, and may be killed.
         let left = Command::new("true").spawn().unwrap();
-        let output = cellpace_testing::finished(std::mem::replace(&mut self.child, left));
-        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+        cellpace_testing::finished(std::mem::replace(&mut self.child, left))
     }
 }
 
