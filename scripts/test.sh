@@ -3,7 +3,7 @@
 
 # lint [--all]
 lint() {
-    compiler; rust
+    compiler; rust; rust_lints
     step "formatting" cargo fmt --all --check
     # shellcheck disable=SC2046
     step "clippy" cargo clippy --workspace --all-targets --quiet $(features) -- -D warnings

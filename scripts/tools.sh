@@ -33,10 +33,20 @@ rust() {
         newer_or_same "$version" "$RUST_MIN" && return 0
         say "cargo $version is older than $RUST_MIN"
     fi
-    have rustup || packages rustup || die "Rust $RUST_MIN or newer is needed: install it with rustup"
+    # Debian 12 has no such package.
+    have rustup || { apt-cache show rustup >/dev/null 2>&1 && packages rustup; } || die "Rust $RUST_MIN or newer is needed. Install it and run this again:
+  curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal   # apt-get install curl ca-certificates"
     say "installing stable Rust with rustup"
     rustup toolchain install stable --profile minimal --component clippy,rustfmt
     rustup default stable
+}
+
+# What rustup's minimal profile leaves out.
+rust_lints() {
+    cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return 0
+    have rustup || die "cargo fmt and cargo clippy are needed: Debian's rustfmt and rust-clippy, of the same version as cargo"
+    say "installing clippy and rustfmt with rustup"
+    rustup component add clippy rustfmt
 }
 
 # nightly COMPONENT...: the nightly toolchain, for what stable Rust cannot do.
