@@ -357,7 +357,7 @@ pub trait Controller: Send {
     /// The path is another one from now on (handover): what was learnt about the old one no longer
     /// holds. Called once the new path carries packets, so after an interruption, not before it.
     /// Packets sent on the old path are not reported any more: they do not measure the new one
-    /// (RFC 9000 section 9.4), and no longer counts as in flight.
+    /// (RFC 9000 section 9.4), and no longer count as in flight.
     fn on_path_change(&mut self, now: Time) {
         let _ = now;
     }
@@ -378,7 +378,7 @@ pub trait Controller: Send {
 
     /// The window in bytes that the algorithm aims at, for logs and plots, for the size of buffers
     /// and for shares of a common window; [`permit`](Self::permit) decides what may be sent.
-    /// Controllers that grant budgets answer the window which these are parts of. `u64::MAX` where
+    /// Controllers that grant budgets return the window their budgets are shares of. `u64::MAX` where
     /// the algorithm has none.
     fn cwnd(&self) -> u64 {
         match self.permit() {

@@ -3,7 +3,7 @@
  * Finds where programs have sockets that are known by their cookies: process and descriptor.
  *
  * An iterator over the open files of all processes (Linux 5.8): one read of it looks at all of them
- * within the kernel, and tells of the sockets that are searched. It sees nothing of a file but whether
+ * within the kernel, and reports the sockets being looked up. It sees nothing of a file but whether
  * it is a socket and which. Fields are read as tracing programs may, and not by helpers of later
  * kernels (bpf_sock_from_file of 5.11).
  */

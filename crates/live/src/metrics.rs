@@ -139,7 +139,7 @@ pub(crate) fn text(about: &LiveAbout, summary: &Summary) -> String {
     for metric in METRICS {
         let Metric { name, kind, help, label, samples } = metric;
         let command = about.command;
-        // Text takes everything.
+        // Writing to a String cannot fail.
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {}", kind.name());
         for (of, value) in samples(summary) {
             let more = if label.is_empty() { String::new() } else { format!(",{label}=\"{of}\"") };

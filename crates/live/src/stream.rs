@@ -77,7 +77,7 @@ impl LiveStream {
             connections,
             view,
             has_begun: false,
-            // Of another run's events, which are more than ours, none is ours.
+            // Ignore a Last-Event-ID from an earlier run.
             next_notice: request.last_event.filter(|last| *last <= now).unwrap_or(now),
             sweep: 0,
             order: Vec::new(),
@@ -123,7 +123,7 @@ impl LiveStream {
     /// JSON has no line feeds of its own, so one line of data holds it.
     fn event(&self, out: &mut String, name: &str, data: &str) {
         let id = self.next_notice;
-        // Text takes everything.
+        // Writing to a String cannot fail.
         let _ = write!(out, "id: {id}\nevent: {name}\ndata: {data}\n\n");
     }
 
@@ -159,7 +159,7 @@ impl LiveStream {
         }
         let mut text = data.to_string();
         text.truncate(text.len() - 1);
-        // Text takes everything.
+        // Writing to a String cannot fail.
         let _ = write!(text, ",\"rows\":[{}]}}", rows.join(","));
         self.event(out, "flows", &text);
     }

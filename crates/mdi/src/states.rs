@@ -227,7 +227,7 @@ impl Levels {
     }
 }
 
-/// The least delay of late: it takes any smaller one at once, and otherwise rises by a share of
+/// The recent minimum delay: it takes any smaller one at once, and otherwise rises by a share of
 /// 2^-15 per epoch (0.6 % a second), so that a path that became longer is found out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Base {

@@ -1,5 +1,5 @@
-//! What stands in for memory that the program has no more of. Rust ends the process when an allocation
-//! fails that no caller expects to fail, and the process is somebody else's: then allocations come from
+//! Emergency allocator for when the host program runs out of memory. Rust ends the process when an allocation
+//! fails that no caller expects to fail, and the process is not ours: then allocations come from
 //! a reserve, and no new connection is put under a controller until all of it is given back. Large ones
 //! fail, which their callers survive.
 

@@ -81,7 +81,7 @@ impl ProxyClients {
         client.failed_at = Some(now);
     }
 
-    /// Whether the client has sent too many wrong passwords of late.
+    /// Whether the client has recently sent too many wrong passwords.
     pub(crate) fn is_refused(&self, from: IpAddr, now: Instant) -> bool {
         let mut known = self.lock();
         let Some(client) = known.get_mut(&ClientNetwork::of_ip(from)) else { return false };

@@ -99,7 +99,7 @@ impl Stored<'_> {
         self.builder()?.build().map_err(|error| self.wrong(&error))
     }
 
-    /// A column as what it must be.
+    /// Downcasts a column to its expected type.
     fn column<'b, A: 'static>(
         &self,
         batch: &'b RecordBatch,

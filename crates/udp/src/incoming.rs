@@ -41,8 +41,8 @@ const FAST: Span = Span::from_micros(200);
 /// acks.
 const RTT_RESTS: u64 = 64;
 
-/// The gap between packets is the mean over about this many, none counted for more than
-/// `LONGEST_GAP`.
+/// The gap between packets is the mean over about this many. Each gap counts at most
+/// [`MAX_GAP`].
 const GAP_MEMORY: u64 = 32;
 const MAX_GAP: Span = Span::from_millis(10);
 

@@ -17,6 +17,7 @@ mod dashboard;
 #[cfg(target_os = "linux")]
 mod documentation;
 mod documents;
+mod english;
 #[cfg(target_os = "linux")]
 mod faults;
 mod features;

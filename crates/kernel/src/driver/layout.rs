@@ -74,7 +74,7 @@ pub struct SocketControl {
     /// as [`KernelRecord::bytes_acked`] and [`KernelRecord::outstanding`] count them together. Acknowledgments
     /// make no room then. In effect with the next one, or with [`kick`](crate::kick).
     pub limit: Option<u64>,
-    /// Bytes a second; without, the window alone decides when to send.
+    /// Pacing rate in bytes per second; `None`: unpaced.
     pub pacing: Option<u64>,
     /// Who decides.
     pub policy: Policy,

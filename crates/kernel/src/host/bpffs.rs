@@ -10,8 +10,8 @@ use super::bpf;
 use super::pins::{remove_pins, unfinished};
 use crate::KernelError;
 
-/// What cellpace keeps until the system restarts. Users may pass, and not look: who cannot
-/// open it cannot lock it either.
+/// What cellpace keeps until the system restarts. Mode 0711: users can traverse the
+/// folder but not open it, and so cannot lock it.
 const FOLDER: &str = "/run/cellpace";
 
 /// Held by whoever installs, so that there is one at a time, and by whoever removes what an

@@ -40,7 +40,7 @@ struct FailedOpening {
     until: Instant,
 }
 
-/// Connections that are being opened, by flow, and those that failed of late.
+/// Connections that are being opened, by flow, and those that failed recently.
 #[derive(Debug, Default)]
 pub(super) struct Openings {
     waiting: HashMap<u64, Opening>,

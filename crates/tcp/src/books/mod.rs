@@ -28,9 +28,9 @@ const OPENED_BY_ACKS: Span = Span::from_millis(100);
 pub(crate) struct AckReport {
     /// Offset in the stream before which everything has arrived.
     pub(crate) acked: u64,
-    /// Packets behind it that have arrived, too,
+    /// Packets selectively acknowledged above `acked`.
     pub(crate) sacked: usize,
-    /// and the offset at which the last of these ends.
+    /// End offset of the highest of them.
     pub(crate) highest: u64,
     /// RTT of the newest packet of those newly known to have arrived that were sent once.
     pub(crate) rtt: Option<Span>,

@@ -16,8 +16,8 @@ struct TcpPacket {
     repeated: bool,
 }
 
-/// The packets that TCP has not acknowledged, in the order of the stream. Packets are as long as
-/// they are: a short one shifts nothing.
+/// The packets that TCP has not acknowledged, in the order of the stream. Packets may
+/// have any length; boundaries are stored, not computed.
 #[derive(Debug, Default)]
 pub(crate) struct PacketMap {
     ring: VecDeque<TcpPacket>,

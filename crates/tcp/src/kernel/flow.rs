@@ -12,7 +12,7 @@ use crate::socket::TcpProgress;
 /// enough; kicking TCP costs more than everything else in an epoch.
 const SOON: Span = Span::from_millis(1);
 
-/// The longest gap between acks of late is forgotten by so much with each ack: one in
+/// Each ack decays the maximum ack gap by 1/GAPS.
 const GAPS: u64 = 8;
 
 /// Connections that end before they are so many of their shortest RTTs old need not be kicked. The
@@ -31,7 +31,7 @@ pub(crate) struct KernelFlow {
     since: Time,
     /// When TCP last reported something.
     reported_at: Time,
-    /// When the last ack came, and the longest gap between acks of late. Not the mean: acks that come
+    /// When the last ack came, and the longest recent gap between acks. Not the mean: acks that come
     /// in bursts are near to each other and far from the next burst.
     acked_at: Time,
     gap: Span,
