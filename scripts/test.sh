@@ -6,7 +6,7 @@ lint() {
     compiler; rust; rust_lints
     step "formatting" cargo fmt --all --check
     # shellcheck disable=SC2046
-    step "clippy" cargo clippy --workspace --all-targets --quiet $(features) -- -D warnings
+    step "clippy" cargo clippy --workspace --all-targets --quiet $(features) -- $(denied)
     dependencies licenses bans sources
     pure_crates
     [ "${1:-}" = --all ] || return 0

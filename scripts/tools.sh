@@ -2,6 +2,7 @@
 # What commands need, installed when it is missing and we may. Sourced by ./dev.
 
 RUST_MIN=1.88
+RUST_LINTED=1.95
 WASM=wasm32-unknown-unknown
 PORTABLE="--no-default-features --features cellpace/parquet,cellpace/quic"
 
@@ -40,6 +41,10 @@ rust() {
     rustup toolchain install stable --profile minimal --component clippy,rustfmt
     rustup default stable
 }
+
+# Arguments of clippy: warnings are errors, but those of a Rust that is newer than the one that this source was
+# last linted with.
+denied() { ! newer_or_same "$RUST_LINTED.999" "$(cargo --version | cut -d' ' -f2)" || echo "-D warnings"; }
 
 # What rustup's minimal profile leaves out.
 rust_lints() {
