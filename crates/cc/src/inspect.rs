@@ -47,6 +47,10 @@ pub const INSPECTED_VALUES: &[(&str, &str)] = &[
     ("queued_pkts", "Sprout: packets sent that have not left the queue"),
     ("queueing_ms", "queueing delay"),
     ("queueing_average_ms", "SCReAM: average of the queueing delay, slow up and fast down"),
+    (
+        "reach_ms",
+        "Pace: RTT that the window serves; above the base where the path has become longer",
+    ),
     ("recovery", "BBR: a loss or timeout is being repaired"),
     ("rounds", "round trips so far"),
     ("rtt_gradient", "Vivace: growth of the RTT in the last interval that was tried, in s/s"),

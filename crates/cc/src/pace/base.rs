@@ -1,15 +1,16 @@
 //! The base RTT, how it is looked for when the queue has not been empty for long, and what it
 //! means when the queue is not ours.
 
+use super::units::{TwoMinima, micros};
 use crate::{Span, Time};
 
-/// Seconds throughout.
+/// RTTs in microseconds.
 #[derive(Debug, Clone)]
 pub(super) struct BaseRtt {
     /// What queueing delay counts from.
-    base: f64,
+    base: u64,
     /// The smallest RTT of this path, below the base after a search that did not find it again.
-    floor: f64,
+    floor: u64,
     raised_at: Time,
     /// When an RTT near the base was last seen, or a search for it ended.
     seen_at: Time,
@@ -19,10 +20,21 @@ pub(super) struct BaseRtt {
     /// Until then what arrives was sent with the window of a search.
     settles_at: Time,
     rivals: bool,
-    /// Whether the last search has ended above the floor.
+    /// Whether the last search has ended above the floor, and where.
     suspected: bool,
+    suspect: u64,
     stretch: Stretch,
     lately: TwoMinima,
+}
+
+/// What a sample shows beside the RTT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// An RTT near the base: the delivery rate belongs to a path that is known.
+    Base,
+    /// A search has found that the path is longer by a tenth or more.
+    LongerPath,
+    Nothing,
 }
 
 /// A search: the window is small, so that our own queue goes.
@@ -31,45 +43,46 @@ struct Search {
     /// Our queue is gone from then on.
     from: Time,
     until: Time,
-    low: f64,
-    high: f64,
+    range: Range,
     samples: u32,
+}
+
+/// A stretch of eight round trips, in which the RTT may hardly move.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    since: Time,
+    range: Range,
 }
 
 /// Range of the RTT.
 #[derive(Debug, Clone, Copy)]
-struct Stretch {
-    since: Time,
-    low: f64,
-    high: f64,
+struct Range {
+    low: u64,
+    high: u64,
 }
 
-/// The smallest value of the period that runs, and that of the one before.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct TwoMinima {
-    since: Time,
-    now: f64,
-    before: f64,
-}
-
-/// How near to the base an RTT counts as one.
-const NEAR: (f64, f64) = (1.0 / 64.0, 1e-4);
+/// An RTT above the base by less than 1/64 and 100 us is near it.
+const NEAR: (u64, u64) = (64, 100);
 /// A path that has not had its old RTT for this long has become another.
 const RAISED_FOR: Span = Span::from_secs(30);
 /// Samples that a search needs, and those that end it.
 const SAMPLES: (u32, u32) = (2, 4);
 /// The longest RTT for which a search waits.
-const MAX_WAIT: f64 = 1.0;
-/// A queue above this share of the floor, and this many seconds, after ours has gone is not ours.
-const RIVALS: (f64, f64) = (0.6, 0.004);
-/// Share of the queueing delay that goes when somebody else has begun a search.
-const JOIN: f64 = 0.04;
+const MAX_WAIT: u64 = 1_000_000;
+/// Round trips, and at least this long, in which an RTT stands.
+const STRETCH: (u64, u64) = (8, 300_000);
+/// A queue above an eighth of the base and this long may be another path.
+const STANDING: u64 = 4000;
+/// A queue above six tenths of the floor and this long, after ours has gone, is not ours.
+const RIVALS: u64 = 4000;
+/// A twenty-fifth of the queueing delay goes when others have begun a search.
+const JOIN_PARTS: u64 = 25;
 
 impl BaseRtt {
     pub(super) fn new(now: Time, every: Span) -> Self {
         Self {
-            base: 0.0,
-            floor: 0.0,
+            base: 0,
+            floor: 0,
             raised_at: now,
             seen_at: now,
             searched_at: now,
@@ -78,16 +91,18 @@ impl BaseRtt {
             settles_at: now,
             rivals: false,
             suspected: false,
-            stretch: Stretch::new(now),
+            suspect: 0,
+            stretch: Stretch { since: now, range: Range::EMPTY },
             lately: TwoMinima::new(now),
         }
     }
 
-    pub(super) fn seconds(&self) -> f64 {
+    /// The base RTT in microseconds; 0 before the first sample.
+    pub(super) fn micros(&self) -> u64 {
         self.base
     }
 
-    pub(super) fn floor(&self) -> f64 {
+    pub(super) fn floor(&self) -> u64 {
         self.floor
     }
 
@@ -110,16 +125,17 @@ impl BaseRtt {
     }
 
     /// Takes the RTT of a packet, and what a packet takes at the flow's own rate.
-    pub(super) fn sample(&mut self, now: Time, sent_at: Time, rtt: f64, packet: f64) {
-        if self.base == 0.0 {
+    pub(super) fn sample(&mut self, now: Time, sent_at: Time, rtt: u64, packet: u64) -> Seen {
+        if self.base == 0 {
             (self.base, self.floor) = (rtt, rtt);
         }
         self.base = self.base.min(rtt);
         self.floor = self.floor.min(rtt);
-        if rtt <= self.base * (1.0 + NEAR.0) + NEAR.1 {
+        let near = rtt <= self.base + self.base / NEAR.0 + NEAR.1;
+        if near {
             self.seen_at = now;
         }
-        if rtt <= self.floor * 1.125 + 0.002 {
+        if rtt <= self.floor + self.floor / 8 + RIVALS / 2 {
             self.rivals = false;
             self.suspected = false;
         }
@@ -128,15 +144,24 @@ impl BaseRtt {
         }
         let standing = self.stands(now, rtt, packet);
         let joins = self.joins(now, rtt);
-        match self.search {
+        let longer = match self.search {
             Some(search) => self.continue_search(search, now, sent_at, rtt),
-            None if standing || joins || self.overdue(now) => self.begin_search(now, rtt),
-            None => {}
+            None => {
+                if standing || joins || self.overdue(now) {
+                    self.begin_search(now, rtt);
+                }
+                false
+            }
+        };
+        match (longer, near) {
+            (true, _) => Seen::LongerPath,
+            (false, true) => Seen::Base,
+            (false, false) => Seen::Nothing,
         }
     }
 
     fn raised(&self) -> bool {
-        self.base > self.floor * 1.1
+        self.base > self.floor + self.floor / 10
     }
 
     fn overdue(&self, now: Time) -> bool {
@@ -147,97 +172,86 @@ impl BaseRtt {
             || self.suspected && !self.rivals && now - self.searched_at >= self.every / 10
     }
 
-    /// Section 6: whether the RTT has been above the base for eight round trips and hardly moved,
+    /// Section 6: whether the RTT has been above the base for five round trips and hardly moved,
     /// as that of another path does. One packet of our own in front of another is no other path.
-    fn stands(&mut self, now: Time, rtt: f64, packet: f64) -> bool {
-        let stretch = &mut self.stretch;
-        stretch.low = stretch.low.min(rtt);
-        stretch.high = stretch.high.max(rtt);
-        if now - stretch.since < Span::from_secs_f64((8.0 * rtt).max(0.3)) {
+    fn stands(&mut self, now: Time, rtt: u64, packet: u64) -> bool {
+        self.stretch.range.take(rtt);
+        if micros(now - self.stretch.since) < (STRETCH.0 * rtt).max(STRETCH.1) {
             return false;
         }
-        let Stretch { low, high, .. } = std::mem::replace(stretch, Stretch::new(now));
-        let queue = low - self.base;
-        queue > self.base / 8.0 + packet.max(0.004)
-            && high - low < queue / 2.0
-            && now - self.searched_at > Span::from_secs_f64(16.0 * rtt)
+        let ended = Stretch { since: now, range: Range::EMPTY };
+        let range = std::mem::replace(&mut self.stretch, ended).range;
+        let queue = range.low.saturating_sub(self.base);
+        queue > self.base / 8 + packet.max(STANDING)
+            && range.width() < queue / 2
+            && micros(now - self.searched_at) > 16 * rtt
     }
 
     /// Section 7: whether the queue shrinks although we keep our part of it. Flows that take each
-    /// other for rivals then search together, and find that nobody is there.
-    fn joins(&mut self, now: Time, rtt: f64) -> bool {
-        let before = self.lately.push(now, rtt, Span::from_secs_f64(2.0 * rtt));
+    /// other for rivals then search together, and find an empty queue.
+    fn joins(&mut self, now: Time, rtt: u64) -> bool {
+        let before = self.lately.push(now, rtt, Span::from_micros(2 * rtt));
         self.rivals
-            && now - self.searched_at > Span::from_secs_f64(8.0 * rtt)
-            && before.is_finite()
-            && rtt < before - JOIN * (before - self.floor)
+            && micros(now - self.searched_at) > 8 * rtt
+            && before != TwoMinima::NONE
+            && rtt < before - before.saturating_sub(self.floor) / JOIN_PARTS
     }
 
-    fn begin_search(&mut self, now: Time, rtt: f64) {
+    fn begin_search(&mut self, now: Time, rtt: u64) {
         let rtt = rtt.min(MAX_WAIT);
-        let from = now + Span::from_secs_f64((rtt - self.floor).max(0.0));
-        let until = from + Span::from_secs_f64(2.0 * rtt);
-        self.search = Some(Search { from, until, low: f64::INFINITY, high: 0.0, samples: 0 });
+        let from = now + Span::from_micros(rtt.saturating_sub(self.floor));
+        let until = from + Span::from_micros(2 * rtt);
+        self.search = Some(Search { from, until, range: Range::EMPTY, samples: 0 });
     }
 
-    fn continue_search(&mut self, mut search: Search, now: Time, sent_at: Time, rtt: f64) {
+    /// Whether the search has ended with a longer path.
+    fn continue_search(&mut self, mut search: Search, now: Time, sent_at: Time, rtt: u64) -> bool {
         if sent_at >= search.from {
-            search.low = search.low.min(rtt);
-            search.high = search.high.max(rtt);
+            search.range.take(rtt);
             search.samples += 1;
         }
         if now < search.until && search.samples < SAMPLES.1 {
             self.search = Some(search);
-            return;
+            return false;
         }
         self.search = None;
         self.seen_at = now;
         self.searched_at = now;
-        self.settles_at = now + Span::from_secs_f64(2.0 * self.base);
+        self.settles_at = now + Span::from_micros(2 * self.base);
         self.lately = TwoMinima::new(now);
-        if search.samples >= SAMPLES.0 {
-            self.conclude(now, search);
-        }
+        search.samples >= SAMPLES.0 && self.conclude(now, search.range)
     }
 
-    fn conclude(&mut self, now: Time, search: Search) {
-        // Once may be an outage, or others of our own kind.
-        let suspected = search.low > self.floor * (1.0 + RIVALS.0) + RIVALS.1;
-        self.rivals = suspected && self.suspected;
+    fn conclude(&mut self, now: Time, found: Range) -> bool {
+        // Once may be an outage, or others of our own kind; twice the same is another path.
+        let suspected = found.low > self.floor * 8 / 5 + RIVALS;
+        let same = found.low.abs_diff(self.suspect) <= found.low / 32;
+        self.rivals = suspected && self.suspected && (self.rivals || !same);
         self.suspected = suspected;
+        self.suspect = found.low;
         // In an outage RTTs differ by more.
-        if search.high - search.low <= search.low / 4.0 {
-            if search.low > self.base {
-                self.raised_at = now;
-            }
-            self.base = search.low;
+        if found.width() > found.low / 4 {
+            return false;
         }
+        let longer = found.low > self.base + self.base / 10;
+        if found.low > self.base {
+            self.raised_at = now;
+        }
+        self.base = found.low;
+        longer
     }
 }
 
-impl Stretch {
-    fn new(since: Time) -> Self {
-        Self { since, low: f64::INFINITY, high: 0.0 }
-    }
-}
+impl Range {
+    const EMPTY: Self = Self { low: u64::MAX, high: 0 };
 
-impl TwoMinima {
-    pub(super) fn new(since: Time) -> Self {
-        Self { since, now: f64::INFINITY, before: f64::INFINITY }
+    fn take(&mut self, value: u64) {
+        self.low = self.low.min(value);
+        self.high = self.high.max(value);
     }
 
-    /// Takes a value and returns the smallest of the period before.
-    pub(super) fn push(&mut self, now: Time, value: f64, period: Span) -> f64 {
-        if now - self.since > period {
-            *self = Self { since: now, now: f64::INFINITY, before: self.now };
-        }
-        self.now = self.now.min(value);
-        self.before
-    }
-
-    /// Returns the smallest value of both periods.
-    pub(super) fn smallest(&self) -> f64 {
-        self.now.min(self.before)
+    fn width(&self) -> u64 {
+        self.high.saturating_sub(self.low)
     }
 }
 
@@ -248,44 +262,44 @@ mod tests {
     const EVERY: Span = Span::from_secs(5);
 
     /// An ack every 10 ms from `from_ms` on; what each was sent with is in the past by its RTT.
-    fn feed(base: &mut BaseRtt, from_ms: u64, count: u64, rtt: impl Fn(u64, &BaseRtt) -> f64) {
+    fn feed(base: &mut BaseRtt, from_ms: u64, count: u64, rtt: impl Fn(u64, &BaseRtt) -> u64) {
         for ack in 0..count {
             let now = Time::from_millis(from_ms + 10 * ack);
             let rtt = rtt(ack, base);
-            base.sample(now, now - Span::from_secs_f64(rtt), rtt, 0.001);
+            base.sample(now, now - Span::from_micros(rtt), rtt, 1000);
         }
     }
 
     #[test]
     fn pace_t7_a_queue_of_ours_goes_in_a_search_and_the_base_stays() {
         let mut base = BaseRtt::new(Time::ZERO, EVERY);
-        feed(&mut base, 1000, 10, |_, _| 0.040);
+        feed(&mut base, 1000, 10, |_, _| 40_000);
         // 3 ms stand; in a search they go.
-        feed(&mut base, 1100, 600, |_, base| if base.searching() { 0.040 } else { 0.043 });
+        feed(&mut base, 1100, 600, |_, base| if base.searching() { 40_000 } else { 43_000 });
         assert!(base.searched_at > Time::from_secs(5));
-        assert_eq!((base.seconds(), base.floor(), base.rivals()), (0.040, 0.040, false));
+        assert_eq!((base.micros(), base.floor(), base.rivals()), (40_000, 40_000, false));
     }
 
     #[test]
     fn pace_t8_a_longer_path_is_found_within_a_second() {
         let mut base = BaseRtt::new(Time::ZERO, EVERY);
-        feed(&mut base, 1000, 100, |_, _| 0.040);
-        feed(&mut base, 2000, 200, |_, _| 0.058);
-        assert_eq!((base.seconds(), base.floor(), base.rivals()), (0.058, 0.040, false));
+        feed(&mut base, 1000, 100, |_, _| 40_000);
+        feed(&mut base, 2000, 200, |_, _| 58_000);
+        assert_eq!((base.micros(), base.floor(), base.rivals()), (58_000, 40_000, false));
         // 30 s later it is the only one there is.
-        feed(&mut base, 4000, 4000, |_, _| 0.058);
-        assert_eq!(base.floor(), 0.058);
+        feed(&mut base, 4000, 4000, |_, _| 58_000);
+        assert_eq!(base.floor(), 58_000);
     }
 
     #[test]
     fn a_packet_of_our_own_is_no_longer_path() {
         // 1 Mbit/s: 12 ms of queue are one packet.
-        for (packet, searches) in [(0.012, false), (0.001, true)] {
+        for (packet, searches) in [(12_000, false), (1_000, true)] {
             let mut base = BaseRtt::new(Time::ZERO, EVERY);
             for ack in 0..300 {
                 let now = Time::from_millis(1000 + 10 * ack);
-                let rtt = if ack < 100 { 0.040 } else { 0.052 };
-                base.sample(now, now - Span::from_secs_f64(rtt), rtt, packet);
+                let rtt = if ack < 100 { 40_000 } else { 52_000 };
+                base.sample(now, now - Span::from_micros(rtt), rtt, packet);
             }
             assert_eq!(base.searched_at > Time::ZERO, searches, "{packet}");
         }
@@ -294,25 +308,25 @@ mod tests {
     #[test]
     fn pace_t9_a_queue_that_stays_in_a_search_is_that_of_rivals() {
         let mut base = BaseRtt::new(Time::ZERO, EVERY);
-        feed(&mut base, 1000, 100, |_, _| 0.040);
-        let saw = |ack: u64, _: &BaseRtt| 0.150 + 0.001 * (ack % 50) as f64;
+        feed(&mut base, 1000, 100, |_, _| 40_000);
+        let saw = |ack: u64, _: &BaseRtt| 150_000 + 1000 * (ack % 50);
         feed(&mut base, 2000, 700, saw);
         assert!(base.rivals());
-        feed(&mut base, 9000, 1, |_, _| 0.040);
+        feed(&mut base, 9000, 1, |_, _| 40_000);
         assert!(!base.rivals());
-        assert_eq!(base.seconds(), 0.040);
+        assert_eq!(base.micros(), 40_000);
     }
 
     #[test]
     fn pace_t10_an_outage_does_not_change_the_base() {
         let mut base = BaseRtt::new(Time::ZERO, EVERY);
-        feed(&mut base, 1000, 100, |_, _| 0.040);
+        feed(&mut base, 1000, 100, |_, _| 40_000);
         // A packet per second, each later than the one before.
         for ack in 0..20 {
             let now = Time::from_secs(3 + ack);
-            let rtt = 1.0 + ack as f64;
-            base.sample(now, now - Span::from_secs_f64(rtt), rtt, 1.0);
+            let rtt = 1_000_000 * (1 + ack);
+            base.sample(now, now - Span::from_micros(rtt), rtt, 1_000_000);
         }
-        assert_eq!((base.seconds(), base.floor()), (0.040, 0.040));
+        assert_eq!((base.micros(), base.floor()), (40_000, 40_000));
     }
 }

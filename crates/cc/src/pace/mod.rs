@@ -2,16 +2,20 @@
 //! has to be for one packet in a hundred to find the queue empty (`docs/spec/pace.md`).
 
 mod base;
+mod elasticity;
 mod headroom;
 mod params;
 mod rate;
+mod units;
 
 use cellpace_base::Window;
 
-use self::base::{BaseRtt, TwoMinima};
+use self::base::{BaseRtt, Seen};
+use self::elasticity::{Elasticity, Sample};
 use self::headroom::Headroom;
 pub(crate) use self::params::PaceParams;
 use self::rate::DeliveryMean;
+use self::units::{ONE, SECOND, TwoMinima, micros};
 use crate::{
     Ack, AckedPacket, Controller, ControllerParams, Event, Events, Loss, Mark, Pacing, Permit,
     Phase, Rate, SentPacket, Setup, Span, Spurious, Stamp, Time, Timeout,
@@ -23,140 +27,151 @@ impl ControllerParams for PaceParams {
     }
 }
 
-/// The controller. Windows in packets, times in seconds, rates in packets per second.
+/// More than any path holds; keeps everything finite.
+const MAX_WINDOW: u64 = ONE << 20;
+/// No cap.
+const NO_CAP: u64 = u64::MAX;
+
+/// The controller, in whole numbers: RTTs in microseconds, windows in packets and rates in packets
+/// per second with 16 bits behind the point.
 pub(crate) struct Pace {
-    params: PaceParams,
     mss: u64,
-    initial_window: f64,
-    min_window: f64,
-    window: f64,
+    extra: u64,
+    initial_window: u64,
+    min_window: u64,
+    window: u64,
     rate: DeliveryMean,
     headroom: Headroom,
     base: BaseRtt,
+    /// The rate when an RTT near the base was last seen.
+    base_rate: u64,
+    elasticity: Elasticity,
     /// What acks take back to the sender, give or take the offset of the clocks.
     way_back: TwoMinima,
     /// How much longer they all took lately.
     ack_delay: TwoMinima,
     startup: bool,
     /// Packets in a row that have met a queue in slow start.
-    queued_run: f64,
+    queued_run: u64,
     /// Largest window after a timeout or a pause, which acks raise.
-    cap: f64,
+    cap: u64,
     /// Window among rivals; 0 without.
-    rival_window: f64,
+    rival_window: u64,
     /// Largest window since the queue was last empty.
-    peak: f64,
+    peak: u64,
     /// Packets from this number on were sent after the last reduction.
     reduced_at: u64,
     delivered: u64,
-    queue: f64,
+    queue: u64,
     last_ack_at: Time,
     /// The path has been this one since then; RTTs of older packets are another path's.
     path_since: Time,
-    before_timeout: Option<f64>,
+    before_timeout: Option<u64>,
     phase: Phase,
     events: Events,
 }
 
 impl Pace {
-    /// More than any path holds; keeps everything finite.
-    const MAX_WINDOW: f64 = (1 << 20) as f64;
     /// Queueing delay up to which a queue counts as empty: the grain of a cellular link.
-    const NOTHING: f64 = 0.001;
-    /// Slow start ends above this share of the base RTT, and at least this many seconds.
-    const STARTUP_EXIT: (f64, f64) = (0.125, 0.004);
-    /// Packets in a row above it that end slow start, or this part of the window if it is more.
-    const STARTUP_RUN: f64 = 8.0;
+    const NOTHING: u64 = 1000;
+    /// Slow start ends above an eighth of the base RTT, and at least this long.
+    const STARTUP_EXIT: u64 = 4000;
+    /// Packets in a row above it that end slow start, or an eighth of the window if it is more.
+    const STARTUP_RUN: u64 = 8;
     /// Lost packets of one report that end slow start.
-    const STARTUP_LOSSES: f64 = 3.0;
-    /// Packets per base RTT as a multiple of the window, and where it grows exponentially.
-    const PACING: f64 = 1.25;
-    const FAST_PACING: f64 = 2.0;
+    const STARTUP_LOSSES: u64 = 3 * ONE;
+    /// Packets per base RTT in quarters of the window, and where it grows exponentially.
+    const PACING: u64 = 5;
+    const FAST_PACING: u64 = 8;
     const BURST: u64 = 4;
-    /// In a search the window is this share of what the measured rate takes.
-    const SEARCH: f64 = 0.5;
-    /// Among rivals: packets per window of acks, and what a loss leaves (RFC 9438 section 4.6).
-    const RIVAL_INCREASE: f64 = 2.0;
-    const RIVAL_CUT: f64 = 0.7;
+    /// Among rivals: packets per window of acks, and tenths that a loss leaves (RFC 9438 section 4.6).
+    const RIVAL_INCREASE: u64 = 2;
+    const RIVAL_CUT: u64 = 7;
     /// For this long the drift between two clocks is nothing.
     const CLOCKS_AGREE: Span = Span::from_secs(10);
+    /// Keeps the difference between two clocks positive, in microseconds.
+    const CLOCK_OFFSET: u64 = 1 << 62;
     /// A pause of this length makes what is known about the rate old.
     const PAUSE: Span = Span::from_secs(1);
 
     fn new(params: &PaceParams, setup: &Setup) -> Self {
-        let packets = |window: Window| window.bytes(setup.mss) as f64 / setup.mss.max(1) as f64;
-        let min_window = packets(params.min_window).clamp(1.0, Self::MAX_WINDOW);
-        let initial_window = packets(params.initial_window).clamp(min_window, Self::MAX_WINDOW);
+        let mss = setup.mss.max(1);
+        let packets = |window: Window| packets_of(window.bytes(mss), mss);
+        let min_window = packets(params.min_window).clamp(ONE, MAX_WINDOW);
+        let initial_window = packets(params.initial_window).clamp(min_window, MAX_WINDOW);
         let mut events = Events::new();
         events.push(setup.start, Event::Phase(Phase::SlowStart));
         Self {
-            mss: setup.mss,
+            mss,
+            extra: (params.extra * ONE as f64) as u64,
             initial_window,
             min_window,
             window: initial_window,
             rate: DeliveryMean::new(params.memory),
             headroom: Headroom::new(params.empty, params.learning),
             base: BaseRtt::new(setup.start, params.search),
+            base_rate: 0,
+            elasticity: Elasticity::new(setup.start),
             way_back: TwoMinima::new(setup.start),
             ack_delay: TwoMinima::new(setup.start),
             startup: true,
-            queued_run: 0.0,
-            cap: f64::INFINITY,
-            rival_window: 0.0,
+            queued_run: 0,
+            cap: NO_CAP,
+            rival_window: 0,
             peak: initial_window,
             reduced_at: 0,
             delivered: 0,
-            queue: 0.0,
+            queue: 0,
             last_ack_at: setup.start,
             path_since: setup.start,
             before_timeout: None,
             phase: Phase::SlowStart,
             events,
-            params: params.clone(),
         }
     }
 
     /// The RTT less what this ack took longer than the fastest one lately, where it is known when
     /// the packet arrived: a queue of acks is no queue of packets.
-    fn rtt_without_ack_delay(&mut self, now: Time, packet: &AckedPacket) -> f64 {
-        let rtt = packet.rtt.as_secs_f64();
+    fn rtt_without_ack_delay(&mut self, now: Time, packet: &AckedPacket) -> u64 {
+        let rtt = micros(packet.rtt).max(1);
         let Some(received_at) = packet.received_at else { return rtt };
-        let seconds = |time: Time| time.as_nanos() as f64 / 1e9;
         // The clocks may differ by any offset, which is the same in all of these.
-        let back = seconds(now) - seconds(received_at);
+        let back = Self::CLOCK_OFFSET + now.as_nanos() / 1000 - received_at.as_nanos() / 1000;
         self.way_back.push(now, back, Self::CLOCKS_AGREE);
-        let late = (back - self.way_back.smallest()).clamp(0.0, rtt);
-        self.ack_delay.push(now, late, Span::from_secs_f64(4.0 * rtt));
+        let late = (back - self.way_back.smallest()).min(rtt - 1);
+        self.ack_delay.push(now, late, Span::from_micros(4 * rtt));
         rtt - late
     }
 
+    /// Packets that were delivered while one packet was in flight.
+    fn flight(&self, packet: &AckedPacket) -> u64 {
+        self.delivered.saturating_sub(packet.stamp.local[0]) / self.mss
+    }
+
     /// The rate that the flight of one packet has shown: what was delivered in its RTT.
-    fn flight_rate(&self, packet: &AckedPacket) -> f64 {
-        let delivered = self.delivered.saturating_sub(packet.stamp.local[0]);
-        self.packets(delivered) / packet.rtt.as_secs_f64().max(1e-6)
+    fn flight_rate(&self, packet: &AckedPacket) -> u64 {
+        self.flight(packet).min(1 << 24) * ONE * SECOND / micros(packet.rtt).max(1)
     }
 
     /// Section 4: the queueing delay up to which a queue counts as empty. One packet of our own in
     /// front of another is none.
-    fn nothing(&self) -> f64 {
-        Self::NOTHING.max(self.packet_time().min(self.base.seconds() / 2.0))
+    fn nothing(&self) -> u64 {
+        Self::NOTHING.max(self.packet_time().min(self.base.micros() / 2))
     }
 
-    /// What a packet takes at the flow's own rate, in seconds; 0 before there is one.
-    fn packet_time(&self) -> f64 {
-        let rate = self.rate.rate();
-        if rate > 0.0 { 1.0 / rate } else { 0.0 }
+    /// What a packet takes at the flow's own rate; 0 before there is one.
+    fn packet_time(&self) -> u64 {
+        (ONE * SECOND).checked_div(self.rate.rate()).unwrap_or(0)
     }
 
     /// Slow start: twice the window per round trip, until a queue appears.
-    fn start_up(&mut self, packet: &AckedPacket, packets: f64, now: Time) {
-        let (share, least) = Self::STARTUP_EXIT;
+    fn start_up(&mut self, packet: &AckedPacket, packets: u64, now: Time) {
         // Bursts that nothing has paced yet queue behind each other: it takes some in a row.
-        let queued = self.queue > (share * self.base.seconds()).max(least);
-        self.queued_run = if queued { self.queued_run + packets } else { 0.0 };
-        if self.queued_run < Self::STARTUP_RUN.max(self.window / Self::STARTUP_RUN) {
+        let queued = self.queue > (self.base.micros() / 8).max(Self::STARTUP_EXIT);
+        self.queued_run = if queued { self.queued_run + packets } else { 0 };
+        if self.queued_run < (Self::STARTUP_RUN * ONE).max(self.window / Self::STARTUP_RUN) {
             if !packet.app_limited {
-                self.window = (self.window + packets).min(self.cap).min(Self::MAX_WINDOW);
+                self.window = (self.window + packets).min(self.cap).min(MAX_WINDOW);
             }
             return;
         }
@@ -170,54 +185,77 @@ impl Pace {
         self.update_window(now);
     }
 
-    fn learn(&mut self, packet: &AckedPacket, packets: f64) {
-        let (nothing, base) = (self.nothing(), self.base.seconds());
-        self.headroom.on_ack(packets, self.queue, nothing, base, self.window);
+    fn learn(&mut self, packet: &AckedPacket, packets: u64) {
+        let reach = self.elasticity.reach(self.base.micros());
+        self.headroom.on_ack(packets, self.queue, self.nothing(), reach, self.window);
         if self.headroom.starved(self.window) {
             self.rate.raise_to(self.flight_rate(packet));
         }
     }
 
-    /// Section 7: among rivals the window grows by packets and shrinks by losses, from the largest
+    /// Section 7: whether the rate follows the window.
+    fn ask(&mut self, ack: &Ack<'_>, packet: &AckedPacket, rtt: u64, settling: bool) {
+        let newest = ack.packets.iter().map(|packet| packet.stamp.local[0]).max().unwrap_or(0);
+        let limited_by_law = self.cap == NO_CAP && self.rival_window == 0 && !self.startup;
+        let sample = Sample {
+            sent_at: packet.sent_at,
+            rtt,
+            delivered_before: newest,
+            delivered: self.delivered,
+            flight: self.flight(packet),
+            valid: limited_by_law && !settling && !packet.app_limited,
+            base: self.base.micros(),
+            packet: self.packet_time(),
+            rate: self.rate.rate(),
+        };
+        self.elasticity.on_ack(ack.now, &sample);
+    }
+
+    /// Section 8: among rivals the window grows by packets and shrinks by losses, from the largest
     /// that it had before they came.
-    fn face_rivals(&mut self, packet: &AckedPacket, packets: f64) {
+    fn face_rivals(&mut self, packet: &AckedPacket, packets: u64) {
         if !self.base.rivals() {
-            self.rival_window = 0.0;
+            self.rival_window = 0;
             let empty = self.queue <= self.nothing();
             self.peak = if empty { self.window } else { self.peak.max(self.window) };
-        } else if self.rival_window == 0.0 {
+        } else if self.rival_window == 0 {
             self.rival_window = self.peak;
         } else if !self.base.searching() && !packet.app_limited {
-            self.rival_window += Self::RIVAL_INCREASE * packets / self.rival_window;
-            self.rival_window = self.rival_window.min(Self::MAX_WINDOW);
+            self.rival_window += Self::RIVAL_INCREASE * packets * ONE / self.rival_window;
+            self.rival_window = self.rival_window.min(MAX_WINDOW);
         }
     }
 
     /// Section 2: W = g r B + b.
     fn update_window(&mut self, now: Time) {
-        let rate = self.rate.rate();
-        let base = self.base.seconds();
-        let ack_delay = Some(self.ack_delay.smallest()).filter(|delay| delay.is_finite());
-        let round_trip = base + ack_delay.unwrap_or(0.0).min(base);
-        let own =
-            self.headroom.factor() * rate * round_trip + self.params.extra + self.headroom.boost();
+        let reach = self.elasticity.reach(self.base.micros());
+        let ack_delay = self.ack_delay.smallest();
+        let ack_delay = if ack_delay == TwoMinima::NONE { 0 } else { ack_delay.min(reach) };
+        let rate = self.headroom.factor() * (self.rate.rate() / 256) / 256;
+        let own = held(rate, reach + ack_delay) + self.extra + self.headroom.boost();
         let mut target = own.max(self.rival_window);
         if self.base.searching() {
-            target = target.min(Self::SEARCH * rate * self.base.floor());
-        } else if self.cap > target {
-            self.cap = f64::INFINITY;
+            // Half of what the measured rate takes.
+            target = target.min(held(self.rate.rate() / 2, self.base.floor()));
+        } else {
+            if self.cap > target {
+                self.cap = NO_CAP;
+            }
+            if self.rival_window == 0 {
+                target = self.elasticity.scale(now, target);
+            }
         }
-        self.window = target.min(self.cap).clamp(self.min_window, Self::MAX_WINDOW);
+        self.window = target.min(self.cap).clamp(self.min_window, MAX_WINDOW);
         self.note_phase(now);
     }
 
     /// A lost or marked packet: at most one reduction per round trip among rivals.
-    fn congestion(&mut self, now: Time, packets: f64, newest: u64, next: u64) {
+    fn congestion(&mut self, now: Time, packets: u64, newest: u64, next: u64) {
         self.headroom.on_loss(packets, self.window);
-        if self.rival_window > 0.0 && newest >= self.reduced_at {
+        if self.rival_window > 0 && newest >= self.reduced_at {
             let from = self.bytes(self.rival_window);
             self.reduced_at = next;
-            self.rival_window = (self.rival_window * Self::RIVAL_CUT).max(self.min_window);
+            self.rival_window = (self.rival_window * Self::RIVAL_CUT / 10).max(self.min_window);
             let to = self.bytes(self.rival_window);
             self.events.push(now, Event::Reduced { from, to });
         }
@@ -229,7 +267,7 @@ impl Pace {
             Phase::SlowStart
         } else if self.base.searching() {
             Phase::ProbeRtt
-        } else if self.rival_window > 0.0 {
+        } else if self.rival_window > 0 {
             Phase::Competitive
         } else {
             Phase::Avoidance
@@ -240,13 +278,27 @@ impl Pace {
         }
     }
 
-    fn packets(&self, bytes: u64) -> f64 {
-        bytes as f64 / self.mss.max(1) as f64
+    fn packets(&self, bytes: u64) -> u64 {
+        packets_of(bytes, self.mss)
     }
 
-    fn bytes(&self, window: f64) -> u64 {
-        (window * self.mss as f64) as u64
+    fn bytes(&self, window: u64) -> u64 {
+        window * self.mss / ONE
     }
+
+    /// Half of what the window takes at the latest RTT, after slow start.
+    fn half_rate(&self, rtt: Span) -> u64 {
+        self.window / 2 * SECOND / micros(rtt).max(1000)
+    }
+}
+
+fn packets_of(bytes: u64, mss: u64) -> u64 {
+    bytes.min(1 << 47) * ONE / mss
+}
+
+/// The packets that a rate brings in a time.
+fn held(rate: u64, micros: u64) -> u64 {
+    rate / 4 * micros.min(1 << 24) / (SECOND / 4)
 }
 
 impl Controller for Pace {
@@ -268,16 +320,21 @@ impl Controller for Pace {
         let of_this_path = ack.packets.iter().filter(|packet| packet.sent_at >= self.path_since);
         let Some(fastest) = of_this_path.min_by_key(|packet| packet.rtt) else { return };
         let rtt = self.rtt_without_ack_delay(now, fastest);
-        let before = self.base.seconds();
-        self.base.sample(now, fastest.sent_at, rtt, self.packet_time());
-        let base = self.base.seconds();
-        if base != before {
-            self.events.push(now, Event::BaseDelay(Span::from_secs_f64(base)));
+        let before = self.base.micros();
+        match self.base.sample(now, fastest.sent_at, rtt, self.packet_time()) {
+            Seen::Base => self.base_rate = self.rate.rate(),
+            Seen::LongerPath => self.rate.raise_to(self.base_rate),
+            Seen::Nothing => {}
         }
-        self.queue = rtt - base;
+        let base = self.base.micros();
+        if base != before {
+            self.events.push(now, Event::BaseDelay(Span::from_micros(base)));
+        }
         let settling = self.base.settling(now);
         self.rate.on_ack(now, packets, settling || fastest.app_limited);
-        self.cap += packets;
+        self.ask(ack, fastest, rtt, settling);
+        self.queue = rtt.saturating_sub(self.elasticity.reach(base));
+        self.cap = self.cap.saturating_add(packets);
         if self.startup {
             self.start_up(fastest, packets, now);
             return;
@@ -293,8 +350,7 @@ impl Controller for Pace {
         let lost = self.packets(loss.bytes());
         if self.startup {
             if lost > Self::STARTUP_LOSSES {
-                let rtt = loss.rtt.latest().as_secs_f64().max(1e-3);
-                self.rate.raise_to(self.window / rtt / 2.0);
+                self.rate.raise_to(self.half_rate(loss.rtt.latest()));
                 self.leave_startup(loss.now);
             }
             return;
@@ -305,11 +361,10 @@ impl Controller for Pace {
 
     fn on_mark(&mut self, mark: &Mark<'_>) {
         if self.startup {
-            let rtt = mark.rtt.latest().as_secs_f64().max(1e-3);
-            self.rate.raise_to(self.window / rtt / 2.0);
+            self.rate.raise_to(self.half_rate(mark.rtt.latest()));
             self.leave_startup(mark.now);
         }
-        self.congestion(mark.now, mark.packets as f64, mark.newest, mark.next_number);
+        self.congestion(mark.now, mark.packets.min(1 << 20) * ONE, mark.newest, mark.next_number);
     }
 
     fn on_timeout(&mut self, timeout: &Timeout) {
@@ -352,7 +407,8 @@ impl Controller for Pace {
         self.way_back = TwoMinima::new(now);
         self.ack_delay = TwoMinima::new(now);
         self.headroom.restart();
-        self.rival_window = 0.0;
+        self.elasticity = Elasticity::new(now);
+        self.rival_window = 0;
         self.before_timeout = None;
         self.path_since = now;
         self.events.push(now, Event::Restart);
@@ -364,13 +420,14 @@ impl Controller for Pace {
     }
 
     fn pacing(&self) -> Option<Pacing> {
-        let base = self.base.seconds();
-        if base <= 0.0 {
+        let base = self.base.micros();
+        if base == 0 {
             return None;
         }
         let fast = self.startup || self.headroom.starved(self.window);
         let gain = if fast { Self::FAST_PACING } else { Self::PACING };
-        let rate = Rate::from_bytes_per_sec(gain * self.window * self.mss as f64 / base);
+        let rate =
+            Rate::from_bytes_per_sec((self.bytes(self.window) * gain / 4 * SECOND / base) as f64);
         Some(Pacing { rate, burst: self.mss.saturating_mul(Self::BURST) })
     }
 
@@ -379,14 +436,15 @@ impl Controller for Pace {
     }
 
     fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
-        let mbps = |packets: f64| packets * self.mss as f64 * 8.0 / 1e6;
-        show("cwnd_pkts", self.window);
-        show("delivery_mbps", mbps(self.rate.rate()));
-        show("headroom", self.headroom.factor());
-        show("base_rtt_ms", self.base.seconds() * 1e3);
-        show("queueing_ms", self.queue * 1e3);
+        let packets = |fixed: u64| fixed as f64 / ONE as f64;
+        show("cwnd_pkts", packets(self.window));
+        show("delivery_mbps", packets(self.rate.rate()) * self.mss as f64 * 8.0 / 1e6);
+        show("headroom", packets(self.headroom.factor()));
+        show("base_rtt_ms", self.base.micros() as f64 / 1e3);
+        show("reach_ms", self.elasticity.reach(self.base.micros()) as f64 / 1e3);
+        show("queueing_ms", self.queue as f64 / 1e3);
         show("slow_start", f64::from(u8::from(self.startup)));
-        show("competitive", f64::from(u8::from(self.rival_window > 0.0)));
+        show("competitive", f64::from(u8::from(self.rival_window > 0)));
     }
 }
 

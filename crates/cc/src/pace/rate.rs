@@ -1,13 +1,14 @@
 //! The rate at which the path delivers: an exponential mean over the acks.
 
+use super::units::{ONE, SECOND, micros};
 use crate::{Span, Time};
 
-/// Packets per second.
+/// Packets per second, with 16 bits behind the point.
 #[derive(Debug, Clone)]
 pub(super) struct DeliveryMean {
-    rate: f64,
-    /// Seconds.
-    memory: f64,
+    rate: u64,
+    /// Time constant in microseconds.
+    memory: u64,
     /// The last ack.
     at: Option<Time>,
 }
@@ -15,30 +16,31 @@ pub(super) struct DeliveryMean {
 /// The longest silence that counts: most outages of a cellular link end at the rate from before,
 /// so that longer ones say nothing more about it.
 const MAX_SILENCE: Span = Span::from_millis(80);
+/// 16 million packets per second: more than any path delivers.
+const MAX_RATE: u64 = ONE << 24;
 
 impl DeliveryMean {
     pub(super) fn new(memory: Span) -> Self {
-        Self { rate: 0.0, memory: memory.as_secs_f64(), at: None }
+        Self { rate: 0, memory: micros(memory).max(10_000), at: None }
     }
 
-    pub(super) fn rate(&self) -> f64 {
+    pub(super) fn rate(&self) -> u64 {
         self.rate
     }
 
-    /// Section 3: each packet adds 1/T, and exp(-t/T) is left after t. `hold`: what arrives is less
-    /// than what the path could deliver, so the mean does not fall.
-    pub(super) fn on_ack(&mut self, now: Time, packets: f64, hold: bool) {
+    /// Section 3: each packet adds 1/T, and 1 / (1 + x + x^2 / 2) is left after x = t / T. `hold`:
+    /// what arrives is less than what the path could deliver, so the mean does not fall.
+    pub(super) fn on_ack(&mut self, now: Time, packets: u64, hold: bool) {
         let Some(at) = self.at.replace(now) else { return };
-        let x = (now - at).min(MAX_SILENCE).as_secs_f64() / self.memory;
-        // exp(-x) to a few per mille for the small x that matter.
-        let kept = 1.0 / (1.0 + x + x * x / 2.0);
-        let next = self.rate * kept + packets / self.memory;
-        self.rate = if hold { next.max(self.rate) } else { next };
+        let x = micros((now - at).min(MAX_SILENCE)) * ONE / self.memory;
+        let kept = ONE * ONE / (ONE + x + x * x / (2 * ONE));
+        let next = self.rate * kept / ONE + packets.min(ONE << 20) * SECOND / self.memory;
+        self.rate = if hold { next.max(self.rate) } else { next }.min(MAX_RATE);
     }
 
     /// Takes a rate that one packet's flight has shown.
-    pub(super) fn raise_to(&mut self, rate: f64) {
-        self.rate = self.rate.max(rate);
+    pub(super) fn raise_to(&mut self, rate: u64) {
+        self.rate = self.rate.max(rate).min(MAX_RATE);
     }
 }
 
@@ -46,39 +48,48 @@ impl DeliveryMean {
 mod tests {
     use super::*;
 
-    fn steady(mean: &mut DeliveryMean, from_ms: u64, acks: u64, every_ms: u64) {
-        for ack in 0..acks {
-            mean.on_ack(Time::from_millis(from_ms + ack * every_ms), 1.0, false);
+    const T: f64 = 0.150;
+
+    /// An ack of one packet every `gap_ms`, from `from_ms` to `to_ms`.
+    fn feed(mean: &mut DeliveryMean, from_ms: u64, to_ms: u64, gap_ms: u64) {
+        for ms in (from_ms..=to_ms).step_by(gap_ms as usize) {
+            mean.on_ack(Time::from_millis(ms), ONE, false);
         }
     }
 
-    #[test]
-    fn pace_t1_the_mean_of_a_steady_stream_is_its_rate() {
-        let mut mean = DeliveryMean::new(Span::from_millis(150));
-        steady(&mut mean, 0, 2000, 1);
-        assert!((mean.rate() - 1000.0).abs() < 10.0, "{}", mean.rate());
-        // Half a memory after the rate fell to a quarter, exp(-1/2) of the difference is left.
-        steady(&mut mean, 2003, 19, 4);
-        assert!((mean.rate() - (250.0 + 750.0 * 0.606)).abs() < 20.0, "{}", mean.rate());
+    fn per_second(mean: &DeliveryMean) -> f64 {
+        mean.rate() as f64 / ONE as f64
     }
 
     #[test]
-    fn pace_t2_an_outage_counts_as_eighty_milliseconds() {
-        let mut mean = DeliveryMean::new(Span::from_millis(150));
-        steady(&mut mean, 0, 2000, 1);
-        let mut long = mean.clone();
-        mean.on_ack(Time::from_millis(1999 + 80), 1.0, false);
-        long.on_ack(Time::from_millis(1999 + 9000), 1.0, false);
-        assert_eq!(mean.rate(), long.rate());
-        assert!((580.0..610.0).contains(&mean.rate()), "{}", mean.rate());
+    fn pace_t1_the_rate_follows_with_the_time_constant() {
+        let mut mean = DeliveryMean::new(Span::from_secs_f64(T));
+        feed(&mut mean, 0, 3000, 1);
+        assert!((per_second(&mean) - 1000.0).abs() < 5.0, "{}", per_second(&mean));
+        feed(&mut mean, 3004, 3076, 4);
+        let expected = 250.0 + 750.0 * (-0.5_f64).exp();
+        assert!((per_second(&mean) - expected).abs() < 6.0, "{} {expected}", per_second(&mean));
     }
 
     #[test]
-    fn a_mean_that_is_held_only_rises() {
-        let mut mean = DeliveryMean::new(Span::from_millis(150));
-        steady(&mut mean, 0, 2000, 1);
-        let before = mean.rate();
-        mean.on_ack(Time::from_millis(2050), 1.0, true);
-        assert_eq!(mean.rate(), before);
+    fn pace_t2_a_silence_counts_as_80_ms_at_most() {
+        let after = |silence_ms: u64| {
+            let mut mean = DeliveryMean::new(Span::from_secs_f64(T));
+            feed(&mut mean, 0, 3000, 1);
+            mean.on_ack(Time::from_millis(3000 + silence_ms), ONE, false);
+            mean.rate()
+        };
+        assert_eq!(after(9000), after(80));
+        assert!(after(80) < after(40));
+    }
+
+    #[test]
+    fn nothing_makes_the_rate_leave_its_range() {
+        let mut mean = DeliveryMean::new(Span::ZERO);
+        for second in 0..100 {
+            mean.on_ack(Time::from_secs(second), u64::MAX, true);
+            mean.raise_to(u64::MAX / 2);
+        }
+        assert_eq!(mean.rate(), MAX_RATE);
     }
 }

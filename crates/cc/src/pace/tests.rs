@@ -27,10 +27,11 @@ fn pace_t11_the_window_is_headroom_times_rate_times_base_rtt_and_three_packets()
     let feed = after_startup();
     let pace = &feed.flow;
     assert!(!pace.startup);
-    let (rate, base) = (pace.rate.rate(), pace.base.seconds());
-    assert!((rate - 1000.0).abs() < 10.0 && (base - 0.04).abs() < 1e-9);
-    let expected = pace.headroom.factor() * rate * base + 3.0;
-    assert!((pace.window - expected).abs() < 1e-9, "{} {expected}", pace.window);
+    let (rate, base) = (pace.rate.rate(), pace.base.micros());
+    assert!(rate.abs_diff(1000 * ONE) < 10 * ONE && base == 40_000);
+    let expected =
+        pace.headroom.factor() as f64 / ONE as f64 * rate as f64 * 0.04 + 3.0 * ONE as f64;
+    assert!((pace.window as f64 - expected).abs() < 64.0, "{} {expected}", pace.window);
 }
 
 #[test]
@@ -66,13 +67,13 @@ fn a_handover_keeps_the_rate_and_forgets_the_base_rtt() {
     let rate = feed.flow.rate.rate();
     let now = feed.now;
     feed.flow.on_path_change(now);
-    assert_eq!((feed.flow.base.seconds(), feed.flow.rate.rate()), (0.0, rate));
+    assert_eq!((feed.flow.base.micros(), feed.flow.rate.rate()), (0, rate));
     // Packets of the old path do not measure the new one.
     feed.ack(60, 60.0);
-    assert_eq!(feed.flow.base.seconds(), 0.0);
+    assert_eq!(feed.flow.base.micros(), 0);
     feed.wait_ms(200.0);
     feed.ack(60, 90.0);
-    assert_eq!(feed.flow.base.seconds(), 0.09);
+    assert_eq!(feed.flow.base.micros(), 90_000);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Writes and compares `vectors/mdi-flow.json`, flows under the MDI controller, and the built-in table as the
-//! library in Java carries it.
+//! Writes and compares `vectors/mdi-flow.json` and `vectors/pace.json`, flows under these controllers, and
+//! the built-in table as the library in Java carries it.
 
 #[path = "../../../../vectors/compare.rs"]
 mod compare;
@@ -37,14 +37,15 @@ struct Flow {
     lines: Vec<String>,
     /// When the next epoch ends, for which the controller does not ask where it has nothing to do.
     epoch_end: Time,
+    state: fn(&dyn Controller) -> String,
 }
 
 /// That of the built-in table.
 const EPOCH: Span = Span::from_millis(5);
 
 impl Flow {
-    fn new(seed: u64) -> Self {
-        let spec: ControllerSpec = "mdi".parse().unwrap();
+    fn new(name: &str, seed: u64, state: fn(&dyn Controller) -> String) -> Self {
+        let spec: ControllerSpec = name.parse().unwrap();
         let setup = Setup { mss: MSS, start: Time::ZERO, random: Random::seeded(seed, 0) };
         Self {
             controller: spec.build(setup),
@@ -57,6 +58,7 @@ impl Flow {
             waiting: 300,
             lines: Vec::new(),
             epoch_end: Time::ZERO + EPOCH,
+            state,
         }
     }
 
@@ -76,6 +78,25 @@ impl Flow {
                 self.acknowledge(now);
                 self.send(now);
             }
+        }
+        self.lines
+    }
+
+    /// The same of a controller without deadlines.
+    fn run_by_acks(mut self) -> Vec<String> {
+        self.waiting = 2000;
+        self.send(Time::ZERO);
+        while self.lines.len() < 4 * STEPS {
+            assert_eq!(self.controller.next_deadline(), None);
+            let acked_at = self.flying.front().map(|flying| flying.acked_at);
+            let now = acked_at.unwrap_or(self.link_free + Span::from_millis(1500));
+            if acked_at.is_some() {
+                self.acknowledge(now);
+            }
+            if self.waiting == 0 && self.flying.is_empty() {
+                self.waiting = 500;
+            }
+            self.send(now);
         }
         self.lines
     }
@@ -141,19 +162,52 @@ impl Flow {
     }
 
     fn line(&mut self, now: Time, event: &str) {
-        let (mut window, mut credit) = (0.0, 0.0);
-        self.controller.inspect(&mut |name, value| match name {
-            // In 1/65536 packets it is a whole number.
-            "cwnd_pkts" => window = value * 65_536.0,
-            "credit_pkts" => credit = value,
-            _ => {}
-        });
         let mut line = String::new();
-        let ns = now.as_nanos();
-        write!(line, "{{\"at_ns\": {ns}, {event}, \"window\": {window}, \"credit\": {credit}}}")
-            .unwrap();
+        let (ns, state) = (now.as_nanos(), (self.state)(self.controller.as_ref()));
+        write!(line, "{{\"at_ns\": {ns}, {event}, {state}}}").unwrap();
         self.lines.push(line);
     }
+}
+
+fn mdi_state(controller: &dyn Controller) -> String {
+    let (mut window, mut credit) = (0.0, 0.0);
+    controller.inspect(&mut |name, value| match name {
+        // In 1/65536 packets it is a whole number.
+        "cwnd_pkts" => window = value * 65_536.0,
+        "credit_pkts" => credit = value,
+        _ => {}
+    });
+    format!("\"window\": {window}, \"credit\": {credit}")
+}
+
+/// Windows, rates (packets per second) and ratios in 1/65536, durations in microseconds.
+fn pace_state(controller: &dyn Controller) -> String {
+    let mut state = Vec::new();
+    controller.inspect(&mut |name, value| {
+        let (name, whole) = match name {
+            "cwnd_pkts" => ("window", value * 65_536.0),
+            "delivery_mbps" => ("rate", value * 1e6 / 8.0 / MSS as f64 * 65_536.0),
+            "headroom" => ("headroom", value * 65_536.0),
+            "base_rtt_ms" => ("base_us", value * 1e3),
+            "reach_ms" => ("reach_us", value * 1e3),
+            _ => return,
+        };
+        state.push(format!("\"{name}\": {}", whole.round()));
+    });
+    state.join(", ")
+}
+
+#[test]
+fn the_file_of_pace_holds_its_state_after_every_ack() {
+    let flows = [1, 2].map(|seed| {
+        let lines = Flow::new("pace", seed, pace_state).run_by_acks().join(",\n");
+        format!("{{\"mss\": {MSS}, \"steps\": [\n{lines}\n]}}")
+    });
+    let flows = flows.join(",\n");
+    compare(
+        "pace.json",
+        &format!("{{\"schema\": \"cellpace.vectors.pace/1\", \"flows\": [\n{flows}\n]}}\n"),
+    );
 }
 
 #[test]
@@ -161,7 +215,7 @@ fn the_file_of_flows_holds_what_the_controller_gives() {
     let flows = [1, 2, 3].map(|seed| {
         // What the controller takes for its walk.
         let walk = Random::seeded(seed, 0).bits();
-        let lines = Flow::new(seed).run().join(",\n");
+        let lines = Flow::new("mdi", seed, mdi_state).run().join(",\n");
         format!("{{\"seed\": \"{walk}\", \"mss\": {MSS}, \"steps\": [\n{lines}\n]}}")
     });
     let text = format!(
