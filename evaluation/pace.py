@@ -1,5 +1,6 @@
 """The tables of docs/validation/pace.md that say what Pace has to reach and does: alone on constant links and 5G, at
-a new rate, beside its own kind and others, in short transfers, and as a Markov table. All of it is in virtual time."""
+a new rate, over a base RTT that moves, beside its own kind and others, in short transfers, and as a Markov table. All of it is in virtual time."""
+import random
 import tempfile
 from statistics import mean
 
@@ -14,13 +15,15 @@ RTT_MS = 40
 STARTS = [0, 0.3, 0.7, 1.3, 2, 3]
 # Each of them over another RTT, by fractions of a packet's time: shares hang on how packets meet.
 RTTS_MS = dict(zip(STARTS, [40, 40.2, 40.4, 40.6, 40.8, 41]))
+UPWARDS = "step:40ms/5s,45ms/5s,50ms/5s,55ms/5s,60ms/5s,65ms/5s,70ms/1000s"
 # A packet of 1500 bytes.
 PACKET_BITS = 12000
 
 
 def tables():
     found = {"pace-constant": constant(), "pace-convergence": convergence(), "pace-sharing": sharing(),
-             "pace-beside": beside(), "pace-short": short_flows()}
+             "pace-beside": beside(), "pace-short": short_flows(), "pace-moving": moving(), "pace-drawn": drawn(),
+             "pace-neighbours": neighbours()}
     return found | ({"pace-markov": markov()} if TRACES else {})
 
 
@@ -42,6 +45,10 @@ def run(flows, trace="constant:12mbit", queue="2MB", seconds=60, skip=10, bin="1
 
 def flow(cc, *fields):
     return "\n".join(["[[flow]]", f'cc = "{cc}"', *fields]) + "\n"
+
+
+def start_at(seconds):
+    return f'start = "{seconds}s"'
 
 
 def rates(outcome):
@@ -75,6 +82,89 @@ def constant():
 STEPS = [(12, 120), (1.2, 12)]
 # Seconds that a rate stays.
 HOLDS = 10
+
+
+# A base RTT that moves by itself ------------------------------------------------------------------------
+
+# Those on which the constants of the specification's section 7 were chosen have a star.
+MOVING = [("constant:48mbit", "40ms"), ("constant:48mbit", "random:38ms..42ms/10ms"),
+          ("constant:48mbit", "random:35ms..45ms/10ms"), ("constant:48mbit", "random:30ms..50ms/10ms*"),
+          ("constant:5mbit", "random:30ms..50ms/10ms"), ("constant:400mbit", "random:30ms..50ms/10ms"),
+          ("constant:48mbit", "random:20ms..60ms/100ms*"), ("constant:48mbit", "random:20ms..60ms/1s*"),
+          ("constant:48mbit", "random:30ms..50ms/300ms*"), ("constant:48mbit", "random:90ms..130ms/100ms*"),
+          ("constant:48mbit", "random:10ms..20ms/100ms*"), ("constant:12mbit", "random:50ms..70ms/50ms"),
+          ("constant:100mbit", "random:15ms..45ms/30ms"), ("constant:12mbit", UPWARDS + "*"),
+          ("constant:48mbit", "step:40ms/5s,70ms/5s*"), ("constant:48mbit", "step:30ms/15s,50ms/15s,25ms/15s,60ms/15s"),
+          ("lte-driving", "random:40ms..60ms/20ms")]
+MEASURES = ["pace", "copa", "bbr", "bbr3", "cubic"]
+
+
+def alone(cc, trace, rtt, seed=1, seconds=60, skip=2):
+    return simulate(f'trace = "{trace}"\nrtt = "{rtt}"\nqueue = "droptail:2MB"\nduration = "{seconds}s"\n'
+                    f'skip = "{skip}s"\nseed = {seed}\n{flow(cc)}')
+
+
+def moving():
+    """Utilization and p95, and whether Pace has 95 % and no longer a queue than BBR and the range of the RTT."""
+    rows = []
+    for trace, named in MOVING:
+        runs = {cc: alone(cc, trace, named.rstrip("*")) for cc in MEASURES}
+        ours, bbr = runs[OURS], runs["bbr"]
+        met = ours["utilization"] >= 0.95 and p95(ours) <= p95(bbr)
+        cells = [f"{100 * run['utilization']:.0f} % / {p95(run):.0f} ms" for run in runs.values()]
+        name = named.replace(UPWARDS, "from 40 to 70 ms in steps of 5 ms each 5 s")
+        rows.append([f"{trace}, {name}", *cells, "met" if met else "**not met**"])
+    return table(["path", *(f"`{cc}`" for cc in MEASURES), "verdict"], rows)
+
+
+def drawn(count=60):
+    """Paths at random: the share of the better of BBR and Cubic that Pace has, and its queue beside BBR's."""
+    draw = random.Random(7)
+    rows = []
+    for rates in ([1, 5], [20, 48], [120, 400]):
+        shares, longer = [], 0
+        for _ in range(count // 3):
+            low, width, period = draw.randint(10, 180), draw.randint(2, 40), draw.choice([10, 30, 100, 300, 1000])
+            trace, rtt = f"constant:{draw.choice(rates)}mbit", f"random:{low}ms..{low + width}ms/{period}ms"
+            runs = {cc: alone(cc, trace, rtt, draw.randint(1, 10**6), 40, 5) for cc in (OURS, "bbr", "cubic")}
+            best = max(runs["bbr"]["utilization"], runs["cubic"]["utilization"])
+            shares.append(runs[OURS]["utilization"] / best)
+            longer += p95(runs[OURS]) > p95(runs["bbr"]) + width
+        shares.sort()
+        rows.append([" or ".join(map(str, rates)) + " Mbit/s", len(shares), sum(share >= 0.9 for share in shares),
+                     f"{shares[0]:.2f}", f"{shares[len(shares) // 2]:.2f}", longer])
+    return table(["paths", "drawn", "0.9 or more of the better of BBR and Cubic", "least", "median",
+                  "p95 above BBR's and the range"], rows)
+
+
+# Beside others, over rates, RTTs and buffers ------------------------------------------------------------
+
+def neighbours():
+    """Cells within half and twice a fair share, and the least of them, by rate and RTT."""
+    rows = []
+    for cc in ["pace", "copa", "bbr", "bbr3", "cubic"]:
+        line, all_shares = [], []
+        for mbps in (5, 24, 100):
+            for rtt in (20, 80):
+                shares = [share_beside(cc, rival, mbps, rtt, buffer) for rival in ("cubic", "bbr", "bbr3")
+                          for buffer in (0.5, 1, 5, "2MB")]
+                all_shares += shares
+                line.append(f"{sum(0.5 <= share <= 2 for share in shares)} / {min(shares):.2f}")
+        inside = sum(0.5 <= share <= 2 for share in all_shares)
+        rows.append([f"`{cc}`", *line, f"{inside} of {len(all_shares)} / {min(all_shares):.2f}"])
+    return table(["", *(f"{mbps} Mbit/s, {rtt} ms" for mbps in (5, 24, 100) for rtt in (20, 80)), "all"], rows)
+
+
+def share_beside(cc, rival, mbps, rtt, buffer):
+    """A flow's multiple of a fair share, over two starts of the rival."""
+    size = 2_000_000 if buffer == "2MB" else max(int(buffer * mbps * 1e6 / 8 * rtt / 1e3), 4500)
+    shares = []
+    for start, fraction in ((0, 0), (1.3, 0.3)):
+        outcome = simulate(f'trace = "constant:{mbps}mbit"\nrtt = "{rtt + fraction}ms"\nqueue = "droptail:{size}B"\n'
+                           f'duration = "50s"\nskip = "20s"\n{flow(cc)}{flow(rival, start_at(start))}')
+        own, other = rates(outcome)
+        shares.append(2 * own / max(own + other, 1e-9))
+    return mean(shares)
 
 
 def convergence():
