@@ -84,6 +84,8 @@ impl Pace {
     const PACING: u64 = 5;
     const FAST_PACING: u64 = 8;
     const BURST: u64 = 4;
+    /// The smallest window of a search: one or two packets stop when an ack is lost.
+    const SEARCH_LEAST: u64 = 4 * ONE;
     /// Among rivals: packets per window of acks, and tenths that a loss leaves (RFC 9438 section 4.6).
     const RIVAL_INCREASE: u64 = 2;
     const RIVAL_CUT: u64 = 7;
@@ -235,8 +237,9 @@ impl Pace {
         let own = held(rate, reach + ack_delay) + self.extra + self.headroom.boost();
         let mut target = own.max(self.rival_window);
         if self.base.searching() {
-            // Half of what the measured rate takes.
-            target = target.min(held(self.rate.rate() / 2, self.base.floor()));
+            // Half of what the measured rate takes, and the packets that a search counts.
+            let half = held(self.rate.rate() / 2, self.base.floor());
+            target = target.min(half.max(Self::SEARCH_LEAST));
         } else {
             if self.cap > target {
                 self.cap = NO_CAP;
