@@ -165,7 +165,7 @@ impl BaseRtt {
     }
 
     fn overdue(&self, now: Time) -> bool {
-        // What may be somebody else's queue is looked at more often, whatever is seen.
+        // What may be the queue of others is looked at more often, whatever is seen.
         let doubtful = self.raised() || self.rivals;
         now - self.seen_at >= self.every
             || doubtful && now - self.searched_at >= self.every / 2
