@@ -225,7 +225,10 @@ class Evaluation:
         delays = {users: self.of(variant, "one user", users, CHANNELS, "delay") for users in USERS}
         text = ", ".join(f"{mean(delay):.1f} ({users})" for users, delay in delays.items())
         most = max(delays[4])
-        verdict = ("reproduced" if 0.75 * NON_MATCHING <= most <= 1.5 * NON_MATCHING else
+        is_fourfold = 0.75 * NON_MATCHING <= most <= 1.5 * NON_MATCHING
+        # The bound for two users is that of the claim `mdi-fig7`.
+        verdict = ("reproduced" if is_fourfold and mean(delays[2]) <= 1.5 else
+                   "in part: two users have hardly more in the paper" if is_fourfold else
                    "worse" if most > NON_MATCHING else "the penalty is gone")
         return [f"`{variant}`, one user's table with 1 to 4 users: delay grows up to fourfold",
                 f"channels, mean delay: {text}", verdict]

@@ -95,6 +95,11 @@ impl Aside {
         Ok(aside)
     }
 
+    /// The path as the caller gave it, for messages.
+    pub fn path(&self) -> &Path {
+        &self.asked
+    }
+
     /// Makes the file appear under its name.
     ///
     /// # Errors

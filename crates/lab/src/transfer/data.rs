@@ -298,7 +298,13 @@ impl DataSink {
     fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Nowhere => Ok(bytes.len()),
-            Self::File(aside) => aside.write_all(bytes).map(|()| bytes.len()),
+            Self::File(aside) => match aside.write_all(bytes) {
+                Ok(()) => Ok(bytes.len()),
+                Err(error) => {
+                    let text = format!("{}: {error}", aside.path().display());
+                    Err(io::Error::new(error.kind(), text))
+                }
+            },
             Self::Pipe { file, is_full } => {
                 *is_full = false;
                 let written = match is_writable(file, Timespec::default())? {
