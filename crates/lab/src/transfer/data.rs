@@ -273,8 +273,8 @@ impl DataSink {
         }
     }
 
-    /// Takes the next bytes on a thread of tokio's, and waits for a pipe's reader unless nobody waits
-    /// for the flow any more.
+    /// Takes the next bytes on a thread of tokio's, and waits for a pipe's reader as long as the flow
+    /// is waited for.
     ///
     /// # Errors
     /// When they cannot be written.
