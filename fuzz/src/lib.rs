@@ -7,6 +7,9 @@
 
 mod alcc;
 mod control;
+// No program of tests of its own: cargo would build every fuzz target for it.
+#[cfg(test)]
+mod corpus;
 mod endpoint;
 mod files;
 mod live;

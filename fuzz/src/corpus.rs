@@ -1,7 +1,5 @@
 //! Replays what fuzzers started from and what they found.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +13,7 @@ fn files(target: &str) -> Vec<PathBuf> {
 
 #[test]
 fn every_input_of_the_corpora_is_read_or_refused() {
-    for &(name, target) in cellpace_fuzz::TARGETS {
+    for &(name, target) in crate::TARGETS {
         let files = files(name);
         assert!(!files.is_empty(), "{name} has no corpus");
         for file in files {
