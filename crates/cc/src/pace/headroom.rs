@@ -1,6 +1,6 @@
 //! How far above the measured rate the window is, learnt from how often the queue is empty.
 
-use super::units::ONE;
+use super::units::{MAX_WINDOW, ONE};
 
 /// A factor, and what it is learnt from. Packets have 16 bits behind the point, the factor 32.
 #[derive(Debug, Clone)]
@@ -85,7 +85,7 @@ impl Headroom {
             self.boost = self.boost.saturating_sub(taken);
         }
         if self.starved(window) {
-            self.boost = (self.boost + packets / BOOST_PARTS).min(super::MAX_WINDOW);
+            self.boost = (self.boost + packets / BOOST_PARTS).min(MAX_WINDOW);
         } else {
             // Section 4: g <- g (1 + k (1[empty] - e) / W)
             let step = self.step(packets, window);

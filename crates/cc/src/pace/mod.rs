@@ -15,7 +15,7 @@ use self::elasticity::{Elasticity, Sample};
 use self::headroom::Headroom;
 pub(crate) use self::params::PaceParams;
 use self::rate::DeliveryMean;
-use self::units::{ONE, SECOND, TwoMinima, micros};
+use self::units::{MAX_WINDOW, ONE, SECOND, TwoMinima, micros};
 use crate::{
     Ack, AckedPacket, Controller, ControllerParams, Event, Events, Loss, Mark, Pacing, Permit,
     Phase, Rate, SentPacket, Setup, Span, Spurious, Stamp, Time, Timeout,
@@ -27,8 +27,6 @@ impl ControllerParams for PaceParams {
     }
 }
 
-/// More than any path holds; keeps everything finite.
-const MAX_WINDOW: u64 = ONE << 20;
 /// No cap.
 const NO_CAP: u64 = u64::MAX;
 

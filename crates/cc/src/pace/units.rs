@@ -5,6 +5,8 @@ use crate::Span;
 
 /// One packet, one packet per second, one of a ratio.
 pub(super) const ONE: u64 = 1 << 16;
+/// More packets than any path holds; keeps everything finite.
+pub(super) const MAX_WINDOW: u64 = ONE << 20;
 /// Microseconds of a second.
 pub(super) const SECOND: u64 = 1_000_000;
 
