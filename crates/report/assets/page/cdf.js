@@ -12,7 +12,7 @@ function drawCdf(timed) {
   // The bins know the delay in queues only.
   const of = state.zoom ? "queue" : state.delayOf;
   choose("#pick-delay", Object.entries(DELAYS).filter(([key]) => !state.zoom || key === of), of, true);
-  one("#cdf-note").textContent = (state.zoom ? `${windowWords()}. ` : `Of all packets${seedWords(" of ")} after the start that is left out. `)
+  one("#cdf-note").textContent = (state.zoom ? `${windowWords()}. ` : `Of all packets after the start that is left out${seedWords(", of ")}. `)
     + "At the height of the cursor the tip reads the percentile of each controller.";
   const where = one("#cdf .chart");
   const all = state.zoom ? timed.map((run) => [run, figuresSeen(run).quantiles]) : timed.filter(isSeen).map((run) => [run, run.series.cdf[of]]);

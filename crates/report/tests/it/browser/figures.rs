@@ -196,6 +196,7 @@ fn pages_of_several_seeds_say_which_is_drawn() {
         let mut run = run.clone();
         run.seed = seed;
         run.figures.throughput_mbps += 0.1 * seed as f64;
+        run.figures.per_flow[0].throughput_mbps = seed as f64;
         comparison.runs.push(run);
     }
     let comparison = Comparison::of(comparison.runs);
@@ -204,6 +205,10 @@ fn pages_of_several_seeds_say_which_is_drawn() {
     let cell = read.table("Results").cell(&repeated.cc, "Throughput").to_owned();
     close(&cell, repeated.throughput_mbps.mean, 2);
     assert!(cell.contains("± "), "{cell}");
+    // The mean of 1, 2, 3 and 4, and Student's t of three degrees of freedom times its standard error.
+    let flows = read.table("Flows that share");
+    let name = flows.rows[0][0].clone();
+    assert_eq!(flows.cell(&name, "Mbit/s"), "2.50 ± 2.05", "{flows:?}");
     for heading in ["Distribution", "Throughput Mbit/s", "Queue delay ms", "Flows that share"] {
         let found = read.headings.iter().find(|words| words.starts_with(heading));
         let found = found.unwrap_or_else(|| panic!("{heading}: {:?}", read.headings));
@@ -213,7 +218,7 @@ fn pages_of_several_seeds_say_which_is_drawn() {
         assert!(chart.title.contains("seed 1 alone, of 4"), "{}", chart.title);
     }
     assert!(
-        read.notes.iter().any(|note| note.contains("Of seed 1 alone, of 4:")),
+        read.notes.iter().any(|note| note.contains("The charts are of seed 1 alone, of 4.")),
         "{:?}",
         read.notes
     );
