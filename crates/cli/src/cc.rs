@@ -2,10 +2,11 @@
 
 use std::process::ExitCode;
 
-use cellpace_base::{Param, Preset, split_name};
+use cellpace_base::{Preset, split_name};
 use cellpace_cc::{ControllerInfo, file_controllers, find_controller, registry};
 use clap::Args;
 
+use crate::catalogue::{entry, parameters, wrapped};
 use crate::error::CommandError;
 use crate::output::print;
 
@@ -58,19 +59,9 @@ fn list() -> String {
     text
 }
 
-/// Columns of a terminal that is not particularly large.
-const COLUMNS: usize = 80;
-
 fn describe(info: &ControllerInfo, all: bool) -> String {
     let mut text = wrapped(&format!("{}: {}", info.name, info.summary), "");
-    let params: Vec<&Param> = info.params().iter().filter(|param| all || !param.expert).collect();
-    text += "\nParameters, with their defaults, [what is allowed] and (where they come from):\n";
-    let name = |param: &Param| format!("{}={}", param.key, default_text(param));
-    let width = params.iter().map(|param| name(param).chars().count()).max().unwrap_or(0);
-    for param in params {
-        let help = format!("{} [{}] ({})", param.help, param.kind, param.source);
-        text += &entry(&name(param), width, &help);
-    }
+    text += &parameters(info.params().iter().filter(|param| all || !param.expert));
     if !info.presets.is_empty() {
         text += "\nPresets, in front of parameters:\n";
         let width = info.presets.iter().map(|preset| preset.name.len()).max().unwrap_or(0);
@@ -85,11 +76,6 @@ fn describe(info: &ControllerInfo, all: bool) -> String {
     text
 }
 
-fn default_text(param: &Param) -> String {
-    let default = if param.default.is_empty() { "unset" } else { param.default };
-    if param.unit.is_empty() { default.to_owned() } else { format!("{default} {}", param.unit) }
-}
-
 fn preset_help(preset: &Preset, all: bool) -> String {
     if all {
         return format!("{}: {} ({})", preset.summary, preset.values, preset.source);
@@ -97,30 +83,10 @@ fn preset_help(preset: &Preset, all: bool) -> String {
     format!("{} ({})", preset.summary, preset.source)
 }
 
-/// A name of at most `width` characters, and beside it its help.
-fn entry(name: &str, width: usize, help: &str) -> String {
-    wrapped(&format!("  {name:width$}  {help}"), &" ".repeat(width + 4))
-}
-
-/// Breaks a text into lines of at most [`COLUMNS`] characters, where words allow it; all but the
-/// first begin with `indent`.
-fn wrapped(text: &str, indent: &str) -> String {
-    let (mut lines, mut line) = (String::new(), String::new());
-    for word in text.split_inclusive([' ', ',']) {
-        let length = line.chars().count() + word.trim_end().chars().count();
-        if length > COLUMNS && line.trim_end().len() > indent.len() {
-            lines += line.trim_end();
-            lines += "\n";
-            line = indent.to_owned();
-        }
-        line += word;
-    }
-    lines + line.trim_end() + "\n"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::COLUMNS;
 
     #[test]
     fn each_controller_fits_a_small_terminal() {

@@ -63,8 +63,9 @@ fn set(
         "trace" => down.trace = Some(TraceSpec::parse(value, files).map_err(text)?),
         "uplink" => up.trace = Some(TraceSpec::parse(value, files).map_err(text)?),
         "rtt" => {
-            let half = DelaySpec::parse(value, files).map_err(text)?.half();
-            (down.delay, up.delay) = (half.clone(), half);
+            let rtt = DelaySpec::parse(value, files).map_err(text)?;
+            (down.delay, up.delay) = (rtt.half(), rtt.half());
+            (down.rtt, up.rtt) = (rtt.mean(), rtt.mean());
         }
         "queue" => down.queue = value.parse().map_err(text)?,
         "uplink-queue" => up.queue = value.parse().map_err(text)?,

@@ -3,6 +3,7 @@
 mod address;
 mod arguments;
 mod attach;
+mod catalogue;
 mod cc;
 mod compare;
 mod complaint;
@@ -32,6 +33,7 @@ mod probe;
 mod progress;
 mod proxy;
 mod proxy_log;
+mod queue;
 mod report;
 mod result_files;
 mod run;
@@ -80,6 +82,8 @@ enum Command {
     Conform(Box<conform::ConformArgs>),
     /// List the controllers, or the parameters of one
     Cc(cc::CcArgs),
+    /// List the queues, or the parameters of one
+    Queue(queue::QueueArgs),
     /// Run a program with its TCP connections under a controller
     Run(Box<run::RunArgs>),
     /// Send a file, standard input or made-up bytes over UDP under any controller
@@ -123,6 +127,7 @@ fn main() -> ExitCode {
         Command::Link(args) => link::run(&args),
         Command::Conform(args) => conform::run(&args),
         Command::Cc(args) => cc::run(&args),
+        Command::Queue(args) => queue::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Send(args) => transfer::run_send(&args),
         Command::Recv(args) => transfer::run_recv(&args),

@@ -128,6 +128,7 @@ impl PathOptions {
             CommandError::usage(format!("--{text}"))
         })?;
         let delay = scenario.rtt.half();
+        let rtt = scenario.rtt.mean();
         let drawn = scenario.trace.drawn(self.link.seed, self.link.duration.unwrap_or(Span::ZERO));
         let mut handovers = scenario.handovers;
         handovers.extend(drawn.handovers(LONGEST_LINK));
@@ -135,6 +136,7 @@ impl PathOptions {
             trace: trace.map(|_| drawn),
             queue: scenario.queue,
             delay: delay.clone(),
+            rtt,
             loss: scenario.loss,
             handovers: handovers.clone(),
             impair: scenario.impair,
@@ -145,12 +147,12 @@ impl PathOptions {
         let up = PathSpec {
             trace: scenario.uplink,
             delay,
+            rtt,
             loss: scenario.uplink_loss,
             handovers,
             impair: scenario.uplink_impair,
             ..PathSpec::default()
         };
-        let rtt = scenario.rtt.as_constant().unwrap_or_else(|| scenario.rtt.mean());
         Ok(Directions {
             down,
             up,

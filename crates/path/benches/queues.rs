@@ -2,8 +2,8 @@
 
 use std::hint::black_box;
 
-use cellpace_base::{Ecn, Random, Span, Time};
-use cellpace_path::queue::Drops;
+use cellpace_base::{Ecn, Random, Rate, Span, Time};
+use cellpace_path::queue::{Bottleneck, Drops};
 use cellpace_path::{Packet, QueueSpec};
 use criterion::{Criterion, criterion_group, criterion_main};
 
@@ -25,6 +25,7 @@ fn one_packet_each(c: &mut Criterion) {
             "fq_codel",
             "dualpi2",
         ] {
+            let link = || Bottleneck { rate: Rate::from_mbps(100.0), rtt: Span::from_millis(40) };
             let spec: QueueSpec = match text.parse() {
                 Ok(spec) => spec,
                 Err(error) => panic!("{error}"),
@@ -32,7 +33,7 @@ fn one_packet_each(c: &mut Criterion) {
             for flows in if text == "fq_codel" { &[1_u32, 32][..] } else { &[1][..] } {
                 let name = format!("{text}/{depth}/{flows}");
                 group.bench_function(name, |bencher| {
-                    let mut queue = spec.build(Random::seeded(1, 1));
+                    let mut queue = spec.build(Random::seeded(1, 1), link);
                     let mut drops = Drops::new();
                     let mut now = Time::ZERO;
                     let mut id = 0;

@@ -3,12 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use cellpace_base::{Random, Span, Time};
+use cellpace_base::{Random, Rate, Span, Time};
 
 use crate::error::PathError;
 use crate::handover::interrupted;
 use crate::impair::Impairments;
 use crate::jitter::Jitter;
+use crate::queue::Bottleneck;
 use crate::send_jitter::SendJitter;
 use crate::{
     Delay, DelaySpec, DropReason, Fate, Handover, ImpairSpec, JitterSpec, Link, LossModel,
@@ -25,6 +26,9 @@ pub struct PathSpec {
     /// Delay in front of the queue, beside what the trace itself brings
     /// ([`TraceSpec::base_delay`]).
     pub delay: DelaySpec,
+    /// The mean RTT without queues, for a queue that is sized in BDP; what the trace brings comes
+    /// on top.
+    pub rtt: Span,
     /// Random loss in front of the queue.
     pub loss: LossSpec,
     /// Changes of the path, in the order of time and without overlap
@@ -125,7 +129,8 @@ impl PathSpec {
             });
         }
         let new_trace = self.trace != before.trace;
-        let new_queue = self.queue != before.queue || before.trace.is_none();
+        let new_size = self.queue.is_relative() && (new_trace || self.rtt != before.rtt);
+        let new_queue = self.queue != before.queue || before.trace.is_none() || new_size;
         let impair = (self.impair != before.impair).then(|| self.build_impairments(seed));
         Ok(PathChange {
             schedule: if new_trace { self.schedule(seed)? } else { None },
@@ -138,7 +143,13 @@ impl PathSpec {
     }
 
     fn build_queue(&self, seed: u64) -> Box<dyn Queue> {
-        self.queue.build(Random::seeded(seed, QUEUE_STREAM))
+        self.queue.build(Random::seeded(seed, QUEUE_STREAM), || self.bottleneck(seed))
+    }
+
+    fn bottleneck(&self, seed: u64) -> Bottleneck {
+        let brought = self.trace.as_ref().and_then(TraceSpec::base_delay).map(DelaySpec::mean);
+        let rate = self.trace.as_ref().map_or(Rate::from_bps(0), |trace| trace.mean_rate(seed));
+        Bottleneck { rate, rtt: self.rtt + brought.unwrap_or(Span::ZERO) }
     }
 
     fn build_delay(&self, seed: u64) -> Delay {
@@ -628,6 +639,22 @@ mod tests {
         }
         // Fifteen wait at 10 ms; five have room, and the next packet has not.
         assert_eq!(overflow(&changed(&short("infinite"), &short("droptail:5pkts"))), 11);
+    }
+
+    #[test]
+    fn a_queue_sized_in_time_changes_with_the_rate() {
+        let sized =
+            |trace| PathSpec { queue: "droptail:12ms".parse().unwrap(), ..with_trace(trace) };
+        let (fast, slow) = (sized("constant:12mbit"), sized("constant:1mbit"));
+        // Room for twelve packets, then for one.
+        assert!(slow.change_from(&fast, 1).unwrap().queue.is_some());
+        assert!(fast.change_from(&fast, 1).unwrap().queue.is_none());
+        let in_bdp = |ms| PathSpec {
+            queue: "droptail:1bdp".parse().unwrap(),
+            rtt: Span::from_millis(ms),
+            ..with_trace("constant:12mbit")
+        };
+        assert!(in_bdp(80).change_from(&in_bdp(40), 1).unwrap().queue.is_some());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use cellpace_base::{ParamSet, Random, Span, Time, params, split_name};
+use cellpace_path::queue::Bottleneck;
 use cellpace_path::schedule::Schedule;
 use cellpace_path::{
     DropReason, Fate, OPPORTUNITY_BYTES, Packet, PacketRecord, Queue, QueueSpec, TraceSpec,
@@ -254,15 +255,22 @@ struct User {
 }
 
 impl Cell {
-    /// An idle cell. `user_of` has the user of each flow.
+    /// An idle cell. `user_of` has the user of each flow; `rtt` is that of the path, in the mean.
     pub(crate) fn new(
         spec: &CellSpec,
         user_of: Vec<usize>,
         shared: &TraceSpec,
+        rtt: Span,
         seed: u64,
     ) -> Result<Self, SimError> {
-        let user = |(index, channel): (u64, Channel)| User {
-            queue: spec.queue.build(Random::seeded(seed, QUEUE_STREAM + index)),
+        let bottleneck = |trace: Option<&TraceSpec>| Bottleneck {
+            rate: trace.unwrap_or(shared).mean_rate(seed),
+            rtt,
+        };
+        let user = |((index, channel), user): ((u64, Channel), &UserSpec)| User {
+            queue: spec.queue.build(Random::seeded(seed, QUEUE_STREAM + index), || {
+                bottleneck(user.trace.as_ref())
+            }),
             channel,
             in_service: None,
             served: 0.0,
@@ -272,7 +280,7 @@ impl Cell {
         Ok(Self {
             tti: spec.tti,
             scheduler: spec.scheduler,
-            users: (0..).zip(channels).map(user).collect(),
+            users: (0..).zip(channels).zip(&spec.users).map(user).collect(),
             user_of,
             next_tti: 0,
             waiting: 0,

@@ -862,6 +862,12 @@ fn stretches(scenario: &Scenario, chain: &ChainSpec) -> Result<Vec<Stretch>, Sim
     let behind = chain.proxy.is_none().then_some(&scenario.trace);
     let links = chain.before.iter().filter_map(|segment| segment.trace.as_ref());
     let mut send_jitter = longest_delays(scenario, links.chain(behind));
+    // A proxy ends the connection, so that each side of it has an RTT of its own.
+    let wired: Span = chain.before.iter().map(|segment| segment.rtt.mean()).sum();
+    let (rtt, last_rtt) = match chain.proxy {
+        Some(_) => (wired, scenario.rtt.mean()),
+        None => (wired + scenario.rtt.mean(), wired + scenario.rtt.mean()),
+    };
     for (stream, segment) in (SEGMENT_STREAMS..).zip(&chain.before) {
         // Each draws on its own.
         let seed = Random::seeded(scenario.seed, stream).bits();
@@ -870,6 +876,7 @@ fn stretches(scenario: &Scenario, chain: &ChainSpec) -> Result<Vec<Stretch>, Sim
             trace: segment.trace.clone(),
             queue: segment.queue.clone(),
             delay: delay.clone(),
+            rtt,
             loss: segment.loss.clone(),
             send_jitter: std::mem::take(&mut send_jitter),
             ..PathSpec::default()
@@ -879,7 +886,7 @@ fn stretches(scenario: &Scenario, chain: &ChainSpec) -> Result<Vec<Stretch>, Sim
         up.push(back.build_reverse(seed)?);
     }
     let delays = DelaySplit::new(scenario);
-    let last = forward_spec(scenario, &delays);
+    let last = PathSpec { rtt: last_rtt, ..forward_spec(scenario, &delays) };
     let last_up = reverse_spec(scenario, &delays).build_reverse(scenario.seed)?;
     if chain.proxy.is_none() {
         down.push(PathSpec { send_jitter: Vec::new(), ..last }.build(scenario.seed)?);

@@ -554,6 +554,7 @@ pub(crate) fn forward_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec
         trace: scenario.cell.is_none().then(|| scenario.trace.clone()),
         queue: scenario.queue.clone(),
         delay: delays.forward.clone(),
+        rtt: scenario.rtt.mean(),
         loss: scenario.loss.clone(),
         handovers: scenario.handovers.clone(),
         impair: scenario.impair,
@@ -603,7 +604,7 @@ fn cell(scenario: &Scenario) -> Result<Option<Cell>, SimError> {
     let Some(spec) = &scenario.cell else { return Ok(None) };
     let user = |flow: &FlowSpec| flow.user.as_deref().and_then(|name| spec.user(name));
     let users = scenario.flows.iter().map(|flow| user(flow).unwrap_or(0)).collect();
-    Cell::new(spec, users, &scenario.trace, scenario.seed).map(Some)
+    Cell::new(spec, users, &scenario.trace, scenario.rtt.mean(), scenario.seed).map(Some)
 }
 
 #[cfg(test)]

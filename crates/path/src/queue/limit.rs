@@ -1,6 +1,9 @@
 //! How much a queue holds.
 
-use cellpace_base::{ParamKind, ParamValue, QuantityError, Window, parse_window};
+use cellpace_base::{
+    ParamKind, ParamValue, QuantityError, Rate, Span, Window, parse_number, parse_span,
+    parse_window,
+};
 
 use super::fifo::Fifo;
 use crate::OPPORTUNITY_BYTES;
@@ -33,17 +36,6 @@ impl ParamValue for Limit {
 }
 
 impl Limit {
-    /// Reads `2MB` or `100pkts` behind the name of a queue; without a text the default size.
-    pub(super) fn parse(text: &str, owner: &'static str) -> Result<Self, PathError> {
-        if text.is_empty() {
-            return Ok(DEFAULT_LIMIT);
-        }
-        match parse_window(text) {
-            Ok(window) => Self::of(window, owner),
-            Err(source) => Err(PathError::Quantity { what: owner.into(), source }),
-        }
-    }
-
     /// The limit that `window` means, if a packet fits into it.
     pub(super) fn of(window: Window, owner: &'static str) -> Result<Self, PathError> {
         Self::new(window)
@@ -72,5 +64,72 @@ impl Limit {
     /// Whether one more packet of `size` bytes fits behind what is in `fifo`.
     pub(super) fn has_room(self, fifo: &Fifo, size: u32) -> bool {
         self.holds(fifo.bytes() + u64::from(size), fifo.len() as u64 + 1)
+    }
+}
+
+/// The link behind a queue, of which a size in time or in BDP is a multiple.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bottleneck {
+    /// The mean rate of the link.
+    pub rate: Rate,
+    /// The mean RTT of the path without queues.
+    pub rtt: Span,
+}
+
+/// The size of a queue as it is written.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Size {
+    /// In bytes or packets.
+    Fixed(Limit),
+    /// What the link delivers in this time at its mean rate.
+    Time(Span),
+    /// This many bandwidth-delay products of the mean rate and the mean RTT.
+    Bdp(f64),
+}
+
+impl Size {
+    /// Reads `2MB`, `100pkts`, `500ms` or `2bdp` behind the name of a queue; without a text the
+    /// default size.
+    pub(super) fn parse(text: &str, owner: &'static str) -> Result<Self, PathError> {
+        const FORM: &str = "more than zero, and at most 1h or 1000000bdp";
+        let out_of_range = || PathError::Form { text: format!("{owner}:{text}"), form: FORM };
+        if text.is_empty() {
+            return Ok(Self::Fixed(DEFAULT_LIMIT));
+        }
+        if let Some(number) = text.strip_suffix("bdp") {
+            let bdp = parse_number(number)
+                .map_err(|source| PathError::Quantity { what: owner.into(), source })?;
+            let is_allowed = bdp > 0.0 && bdp <= 1e6;
+            return is_allowed.then_some(Self::Bdp(bdp)).ok_or_else(out_of_range);
+        }
+        if let Ok(span) = parse_span(text) {
+            let is_allowed = !span.is_zero() && span <= Span::from_secs(3600);
+            return is_allowed.then_some(Self::Time(span)).ok_or_else(out_of_range);
+        }
+        match parse_window(text) {
+            Ok(window) => Limit::of(window, owner).map(Self::Fixed),
+            Err(source) => Err(PathError::Quantity { what: owner.into(), source }),
+        }
+    }
+
+    /// Whether it is a multiple of what the link delivers.
+    pub(super) const fn is_relative(self) -> bool {
+        !matches!(self, Self::Fixed(_))
+    }
+
+    /// The limit in front of a link; at least one packet.
+    pub(super) fn limit(self, bottleneck: impl FnOnce() -> Bottleneck) -> Limit {
+        let bytes = |link: Bottleneck, seconds: f64| {
+            let bytes = (link.rate.as_bytes_per_sec() * seconds).round() as u64;
+            Limit::Bytes(bytes.max(u64::from(OPPORTUNITY_BYTES)))
+        };
+        match self {
+            Self::Fixed(limit) => limit,
+            Self::Time(span) => bytes(bottleneck(), span.as_secs_f64()),
+            Self::Bdp(bdp) => {
+                let link = bottleneck();
+                bytes(link, bdp * link.rtt.as_secs_f64())
+            }
+        }
     }
 }

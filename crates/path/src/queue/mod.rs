@@ -29,8 +29,8 @@ use red::{Red, RedConfig, RedParams};
 pub use discipline::{Drops, Queue};
 pub use drophead::DropHead;
 pub use droptail::DropTail;
-use limit::DEFAULT_LIMIT;
-pub use limit::Limit;
+pub use limit::{Bottleneck, Limit};
+use limit::{DEFAULT_LIMIT, Size};
 
 /// A kind of queue, for help and for reading its written form.
 #[derive(Debug)]
@@ -66,9 +66,9 @@ const INFOS: &[QueueInfo] = &[
     QueueInfo {
         name: "droptail",
         summary: "first in, first out; what does not fit is dropped",
-        example: "droptail:2MB or droptail:100pkts or droptail",
+        example: "droptail:2MB or droptail:100pkts or droptail:500ms or droptail:2bdp or droptail",
         table: NoParams::table,
-        read: |rest| Ok(QueueKind::DropTail(Limit::parse(rest, "droptail")?)),
+        read: |rest| Ok(QueueKind::DropTail(Size::parse(rest, "droptail")?)),
     },
     QueueInfo {
         name: "infinite",
@@ -77,15 +77,15 @@ const INFOS: &[QueueInfo] = &[
         table: NoParams::table,
         read: |rest| {
             NoParams::parse("infinite", rest)?;
-            Ok(QueueKind::DropTail(Limit::None))
+            Ok(QueueKind::DropTail(Size::Fixed(Limit::None)))
         },
     },
     QueueInfo {
         name: "drophead",
         summary: "first in, first out; the oldest make room for what does not fit",
-        example: "drophead:2MB or drophead:100pkts or drophead",
+        example: "drophead:2MB or drophead:100pkts or drophead:500ms or drophead:2bdp or drophead",
         table: NoParams::table,
-        read: |rest| Ok(QueueKind::DropHead(Limit::parse(rest, "drophead")?)),
+        read: |rest| Ok(QueueKind::DropHead(Size::parse(rest, "drophead")?)),
     },
     QueueInfo {
         name: "red",
@@ -140,8 +140,8 @@ pub struct QueueSpec {
 
 #[derive(Debug, Clone, PartialEq)]
 enum QueueKind {
-    DropTail(Limit),
-    DropHead(Limit),
+    DropTail(Size),
+    DropHead(Size),
     Red(RedConfig),
     Codel(CodelQueueParams),
     Pie(PieParams),
@@ -151,11 +151,12 @@ enum QueueKind {
 }
 
 impl QueueSpec {
-    /// The queue itself. `random` is used by queues that drop or hash at random.
-    pub fn build(&self, random: Random) -> Box<dyn Queue> {
+    /// The queue itself. `random` is used by queues that drop or hash at random; `bottleneck` is
+    /// asked for sizes in time and in BDP only, since a mean rate may take a whole trace to find.
+    pub fn build(&self, random: Random, bottleneck: impl FnOnce() -> Bottleneck) -> Box<dyn Queue> {
         match self.kind {
-            QueueKind::DropTail(limit) => Box::new(DropTail::new(limit)),
-            QueueKind::DropHead(limit) => Box::new(DropHead::new(limit)),
+            QueueKind::DropTail(size) => Box::new(DropTail::new(size.limit(bottleneck))),
+            QueueKind::DropHead(size) => Box::new(DropHead::new(size.limit(bottleneck))),
             QueueKind::Red(config) => Box::new(Red::new(config, random)),
             QueueKind::Codel(params) => Box::new(Codel::new(params)),
             QueueKind::Pie(config) => Box::new(Pie::new(config, random)),
@@ -166,10 +167,20 @@ impl QueueSpec {
     }
 }
 
+impl QueueSpec {
+    /// Whether its size depends on the rate of the link or on the RTT.
+    pub const fn is_relative(&self) -> bool {
+        match self.kind {
+            QueueKind::DropTail(size) | QueueKind::DropHead(size) => size.is_relative(),
+            _ => false,
+        }
+    }
+}
+
 impl Default for QueueSpec {
     /// Two megabytes, drop-tail.
     fn default() -> Self {
-        Self { text: "droptail:2MB".into(), kind: QueueKind::DropTail(DEFAULT_LIMIT) }
+        Self { text: "droptail:2MB".into(), kind: QueueKind::DropTail(Size::Fixed(DEFAULT_LIMIT)) }
     }
 }
 
@@ -223,6 +234,11 @@ mod testing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cellpace_base::{Rate, Span, Time};
+
+    fn link() -> Bottleneck {
+        Bottleneck { rate: Rate::from_mbps(12.0), rtt: Span::from_millis(40) }
+    }
 
     fn error_of(text: &str) -> String {
         text.parse::<QueueSpec>().unwrap_err().to_string()
@@ -233,6 +249,8 @@ mod tests {
         for text in [
             "droptail:2MB",
             "droptail:100pkts",
+            "droptail:500ms",
+            "droptail:0.5bdp",
             "infinite",
             "drophead:2MB",
             "drophead:3mbit",
@@ -260,9 +278,28 @@ mod tests {
         ] {
             let spec: QueueSpec = text.parse().unwrap();
             assert_eq!(spec.to_string(), text);
-            assert_eq!(spec.build(Random::seeded(1, 1)).packets(), 0);
+            assert_eq!(spec.build(Random::seeded(1, 1), link).packets(), 0);
         }
         assert_eq!("droptail:2MB".parse(), Ok(QueueSpec::default()));
+    }
+
+    #[test]
+    fn sizes_in_time_and_in_bdp_follow_the_rate_and_the_rtt() {
+        // 12 Mbit/s are a packet of 1500 bytes each millisecond.
+        for (text, packets) in [
+            ("droptail:500ms", 500),
+            ("droptail:2bdp", 80),
+            ("drophead:0.5bdp", 20),
+            ("droptail:0.1ms", 1),
+            ("droptail:60kB", 40),
+        ] {
+            let mut queue = text.parse::<QueueSpec>().unwrap().build(Random::seeded(1, 1), link);
+            let mut drops = Drops::new();
+            for id in 0..600 {
+                queue.enqueue(Time::ZERO, testing::packet(id, 1500, Time::ZERO), &mut drops);
+            }
+            assert_eq!(queue.packets(), packets, "{text}");
+        }
     }
 
     #[test]
@@ -367,6 +404,14 @@ mod tests {
             ":",
             "droptail:NaNMB",
             "droptail:-1MB",
+            "droptail:0bdp",
+            "droptail:-2bdp",
+            "droptail:NaNbdp",
+            "droptail:infbdp",
+            "droptail:bdp",
+            "droptail:0ms",
+            "droptail:2h",
+            "codel:limit=2bdp",
             "droptail:1e400MB",
             "red:p=NaN",
             "red:p=1.1",

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use cellpace_base::{Ecn, Random, Span, Time};
-use cellpace_path::queue::{Drops, queue_infos};
+use cellpace_base::{Ecn, Random, Rate, Span, Time};
+use cellpace_path::queue::{Bottleneck, Drops, queue_infos};
 use cellpace_path::{DropReason, Packet, Queue, QueueSpec};
 use proptest::prelude::*;
 
@@ -12,6 +12,8 @@ use proptest::prelude::*;
 const QUEUES: &[(&str, u64, usize)] = &[
     ("droptail:20kB", 20_000, usize::MAX),
     ("droptail:10pkts", u64::MAX, 10),
+    ("droptail:20ms", 30_000, usize::MAX),
+    ("drophead:0.5bdp", 30_000, usize::MAX),
     ("infinite", u64::MAX, usize::MAX),
     ("drophead:20kB", 20_000, usize::MAX),
     ("drophead:10pkts", u64::MAX, 10),
@@ -80,9 +82,10 @@ struct Account {
 impl Account {
     fn new(name: &'static str, bytes: u64, packets: usize, seed: u64) -> Self {
         let spec: QueueSpec = name.parse().expect("the table of queues is right");
+        let link = || Bottleneck { rate: Rate::from_mbps(12.0), rtt: Span::from_millis(40) };
         Self {
             name,
-            queue: spec.build(Random::seeded(seed, 1)),
+            queue: spec.build(Random::seeded(seed, 1), link),
             most: (bytes, packets),
             now: Time::ZERO,
             drops: Drops::new(),

@@ -150,6 +150,22 @@ fn g5_early_answers_save_a_part_of_the_servers_handshake() {
 }
 
 #[test]
+fn a_queue_in_bdp_counts_the_rtt_of_the_whole_chain_or_to_the_proxy() {
+    let of = |pep: &str, [wired, radio]: [&str; 2]| {
+        outcome(&format!(
+            "duration = '20s'\nskip = '0s'\n\
+             [path.wired]\ntrace = 'constant:24mbit'\nrtt = '60ms'\nqueue = 'droptail:{wired}'\n\
+             [path.radio]\ntrace = 'constant:12mbit'\nrtt = '20ms'\nqueue = 'droptail:{radio}'\n\
+             {pep}\n[[flow]]\ncc = 'cubic'\n"
+        ))
+        .figures
+    };
+    let pep = "[pep]\ncc = 'cubic'\nbuffer = '1MB'";
+    assert_eq!(of("", ["1bdp", "1bdp"]), of("", ["240kB", "120kB"]));
+    assert_eq!(of(pep, ["1bdp", "1bdp"]), of(pep, ["180kB", "30kB"]));
+}
+
+#[test]
 fn g5_queues_of_all_links_are_told_apart() {
     let out = outcome(
         "duration = '20s'\n\

@@ -1,10 +1,11 @@
 //! Reordering, duplication and corruption: what flows and figures make of them.
 
+use cellpace_base::Span;
 use cellpace_cc::registry;
 use cellpace_path::{DropReason, Fate};
 use cellpace_sim::Scenario;
 
-use crate::common::{lone, observed, secs, udp};
+use crate::common::{lone, observed, outcome, secs, udp};
 
 fn impaired(cc: &str, impair: &str) -> Scenario {
     Scenario {
@@ -12,6 +13,22 @@ fn impaired(cc: &str, impair: &str) -> Scenario {
         skip: secs(1),
         ..lone(cc, "constant:12mbit", "droptail:2MB", 10)
     }
+}
+
+#[test]
+fn a_queue_in_time_or_bdp_is_that_in_bytes() {
+    let of = |queue: &str| {
+        outcome(&Scenario {
+            rtt: Span::from_millis(100).into(),
+            ..lone("cubic", "step:12mbit/1s,4mbit/1s", queue, 20)
+        })
+        .figures
+    };
+    // 8 Mbit/s in the mean for 25 ms, a quarter of the RTT.
+    let in_bytes = of("droptail:25kB");
+    assert!(in_bytes.lost > 0);
+    assert_eq!(of("droptail:25ms"), in_bytes);
+    assert_eq!(of("droptail:0.25bdp"), in_bytes);
 }
 
 #[test]
