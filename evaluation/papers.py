@@ -1,4 +1,4 @@
-"""The verdicts of `cellpace paper`: tables of docs/validation/papers.md, counts for README.md, pages."""
+"""The verdicts of `cellpace paper`: counts for docs/validation/README.md, and pages."""
 import json
 import os
 import subprocess
@@ -17,10 +17,6 @@ def run():
     return json.loads(done.stdout)["claims"]
 
 
-def cell(text):
-    return " ".join(str(text).replace("|", "\\|").split())
-
-
 def counts(claims):
     papers = list(dict.fromkeys(claim["id"].split("-")[0] for claim in claims))
     rows = []
@@ -32,14 +28,6 @@ def counts(claims):
 
 def tables():
     claims = run()
-    rows = []
-    for claim in claims:
-        first = claim["checks"][0] if claim["checks"] else None
-        ours = f"{first['name']}: {first['value']}" if first else ""
-        printed = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in claim["original"])
-        rows.append([f"`{claim['id']}`", *map(cell, (claim["where"], claim["says"], claim["shown"], ours, printed))])
-    reasons = [f"- `{claim['id']}` ({claim['shown']}): {cell(claim['because'])}" for claim in claims if claim["because"]]
     # The exit code says whether verdicts are those expected; pages have all of them.
     subprocess.run([CELLPACE, "paper", "page", "-o", os.environ.get("PAGES", str(ROOT / "target" / "papers"))])
-    listed = table(["id", "where", "the paper says", "verdict", "our figure", "the paper's"], rows)
-    return {"paper-counts": counts(claims), "paper-claims": listed, "paper-reasons": "\n".join(reasons)}
+    return {"paper-counts": counts(claims)}

@@ -8,7 +8,7 @@ from program import compare, simulate, table
 SEEDS = 5
 CONTROLLERS = ["verus", "verus:r=4", "verus:r=6", "mdi", "copa", "sprout", "pace", "vegas", "ledbat", "bbr", "bbr3",
                "cubic", "newreno", "c2tcp", "vivace"]
-LOSSES = ["0%", "0.1%", "1%", "2%"]
+LOSSES = ["0%", "1%"]
 LOSS_LINKS = ["lte-driving", "constant:12mbit"]
 LOSS_CONTROLLERS = ["verus", "mdi", "copa", "sprout", "pace", "vegas", "bbr", "bbr3", "cubic", "c2tcp", "vivace"]
 VIDEO_LINKS = ["lte-driving", "hspa-walking", "5g-midband", "constant:12mbit"]

@@ -4,7 +4,7 @@ page that has them; the text around it is written by hand.
 
     python3 evaluation/regenerate.py path/to/cellpace [PART...]
 
-Parts: papers, quic (real time of evaluation/quic.json), readme, reading (docs/reading-results.md and docs/validation/flows.md), originals, profiles, mdi, pace,
+Parts: papers, quic (real time of evaluation/quic.json), readme, reading (docs/reading-results.md), originals, profiles, mdi, pace,
 parity, alcc, servers and many_flows (the last four of evaluation/parity.json, alcc.json, servers.json and
 many_flows.json, which real time has filled). Without one, all.
 
@@ -37,7 +37,7 @@ CONTROLLERS = ["verus", "verus:r=4", "verus:r=6", "copa", "sprout", "bbr", "bbr3
 
 
 def readme():
-    """The table of README.md, and its picture."""
+    """The table of all profiles, and the picture of README.md."""
     repeated = compare(originals.PROFILES, CONTROLLERS, "--repeat", 5)["repeated"]
     means = {(run["trace"], run["cc"]): run for run in repeated}
 

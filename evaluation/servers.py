@@ -3,7 +3,7 @@ of medians, each beside the first way of its group.
 
     python3 evaluation/servers.py path/to/cellpace [--seconds S] [--repeat N] [--connections N,...] [--record]
 
-`--record` keeps the figures in evaluation/servers.json, of which docs/validation/servers.md is made.
+`--record` keeps the figures in evaluation/servers.json, of which a table of docs/validation/above-tcp.md is made.
 
 Needs root (it makes a network namespace of its own), nginx and wrk; haproxy and nginx's stream module
 are left out, with a word, where they are missing, as is the kernel driver where it is not installed."""
@@ -243,11 +243,25 @@ def rows(found):
 
 
 def tables():
-    found = json.loads(RECORDED.read_text())
-    kept = {True: [], False: []}
-    for row in found:
-        kept["kept" in row[1]].append(row)
-    return {"servers-kept": table(HEADER, kept[True]), "servers-new": table(HEADER, kept[False])}
+    """The range of each way over all numbers of connections, beside the first way of its group."""
+    columns = [(size, kind) for kind in ("kept", "new") for size in ("1 kB", "100 kB")]
+    ranges = {}
+    for group, case, way, *figures in json.loads(RECORDED.read_text()):
+        column = case.split(",")[0], "kept" if "kept" in case else "new"
+        ranges.setdefault((group, way), {}).setdefault(column, []).append((float(figures[1]), float(figures[3])))
+
+    def cell(found):
+        requests, cpu = zip(*found)
+        return f"{min(requests):.2f} to {max(requests):.2f}, {min(cpu):.2f} to {max(cpu):.2f}"
+
+    rows = [[group, way, *(cell(found[column]) for column in columns)]
+            for (group, way), found in ranges.items() if any(set(one) != {(1.0, 1.0)} for one in found.values())]
+    return {"servers": table(["", "way", *(f"{size}, {kind}" for size, kind in columns)], rows)}
+
+
+def full_table():
+    """Every figure, for the book."""
+    return table(HEADER, json.loads(RECORDED.read_text()))
 
 
 def main():

@@ -32,9 +32,11 @@ playground() {
 }
 
 # Once, mdBook takes some minutes to build; its server and its watcher are left out.
+# The pages of docs/ and those that the program writes: fields of JSON, parameters, claims of papers.
 book() {
-    compiler; rust
+    compiler; rust; python; build
     have mdbook || cargo install mdbook --locked --quiet --no-default-features --features search
-    mdbook build --dest-dir "$CARGO_TARGET_DIR/book"
+    python3 evaluation/book.py "$CELLPACE" "$CARGO_TARGET_DIR/book-pages"
+    mdbook build --dest-dir "$CARGO_TARGET_DIR/book" "$CARGO_TARGET_DIR/book-pages"
     say "the book: $CARGO_TARGET_DIR/book/index.html"
 }

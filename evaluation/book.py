@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Makes the folder of which mdBook makes a book: the pages of docs/, with those that are generated in full.
+
+    python3 evaluation/book.py path/to/cellpace FOLDER
+
+Generated are every field of every JSON document (of the schemas), every parameter of every controller (of
+`cellpace cc`), and every claim of a paper with its expected verdict (of papers/). In the repository these pages
+are short or absent.
+"""
+import json
+import shutil
+import sys
+import tomllib
+from pathlib import Path
+
+import many_flows
+import parity
+import servers
+from program import ROOT, call, table
+
+
+FIELDS = "`a[].b` is the field `b` of each object in the array `a`"
+
+
+def cell(text):
+    return " ".join(str(text).split()).replace("|", "\\|")
+
+
+def kind(field):
+    """The type of a field in a few words."""
+    if "const" in field:
+        return f"`{field['const']}`"
+    if "enum" in field:
+        return ", ".join(f"`{value}`" for value in field["enum"])
+    if "anyOf" in field:
+        return " or ".join(kind(choice) for choice in field["anyOf"])
+    kinds = field.get("type", "object")
+    return kinds if isinstance(kinds, str) else " or ".join(kinds)
+
+
+def inner(root, field):
+    """The object that a field holds, with what stands behind the field's name for it; None without one."""
+    if "$ref" in field:
+        return inner(root, root["$defs"][field["$ref"].rsplit("/", 1)[1]])
+    if "anyOf" in field:
+        return inner(root, field["anyOf"][0])
+    if "items" in field:
+        found = inner(root, field["items"])
+        return found and ("[]", found[1])
+    return ("", field) if "properties" in field else None
+
+
+def rows(root, thing, before=""):
+    """A row for each field of an object, and for those of objects in it."""
+    found = []
+    for name, field in thing["properties"].items():
+        optional = "" if name in thing.get("required", []) else ", or absent"
+        found.append([f"`{before}{name}`", kind(field) + optional, cell(field.get("description", ""))])
+        if held := inner(root, field):
+            found += rows(root, held[1], f"{before}{name}{held[0]}.")
+    return found
+
+
+def schemas(short):
+    """The page of schemas with a table of fields below each heading."""
+    introduction = short.split("\n## ")[0].replace("`./dev book` writes them below each heading", FIELDS)
+    parts = [introduction.rstrip() + "\n"]
+    for path in sorted((ROOT / "docs" / "reference" / "schemas").glob("*.json")):
+        schema = json.loads(path.read_text())
+        fields = table(["field", "type", "meaning"], rows(schema, schema))
+        parts.append(f"## {schema['title']}\n\n{schema['description']}\n\n{fields}")
+    return "\n".join(parts)
+
+
+def controllers(short):
+    """The page of controllers with the parameters of each."""
+    names = [line.split()[0] for line in call("cc").split("\n\n")[0].splitlines()]
+    parts = [short.replace("; `./dev book` writes them below for every\ncontroller", "").rstrip() + "\n"]
+    parts += [f"## {name}\n\n```text\n{call('cc', name, '--all').rstrip()}\n```\n" for name in names]
+    return "\n".join(parts)
+
+
+def measured():
+    """Tables of recorded measurements, in full."""
+    return f"""# Measurements in full
+
+## Cells beyond the tolerances
+
+The real run beside the range of the simulator with a slightly unsteady RTT or another moment of the start
+([simulator and real packets](simulator.md)).
+
+{parity.within()}
+## Servers under load
+
+[Above TCP](above-tcp.md#servers-under-load) says what the figures show.
+
+{servers.full_table()}
+## Many flows in the simulator
+
+Microseconds of CPU time per packet (and beside the cost with one flow), by the number of flows.
+
+{many_flows.full_table()}"""
+
+
+def claims():
+    """The page of claims, with the reason of each verdict."""
+    parts = ["""# Claims of papers
+
+Every figure, table and claim of the papers with the verdict that `cellpace paper run` has to give.
+[What the verdicts mean](../how-to/paper.md). `cellpace paper page -o DIR` has a chart and all values of each claim.
+"""]
+    for paper in sorted(path for path in (ROOT / "papers").iterdir() if path.name != "recorded" and path.is_dir()):
+        found = [tomllib.loads(path.read_text()) for path in paper.glob("*.toml") if path.name != "paper.toml"]
+        found = sorted((claim for claim in found if "says" in claim), key=lambda claim: claim.get("order", 0))
+        listed = [[f"`{one['id']}`", *map(cell, (one["where"], one["says"], one["expected"], one.get("because", "")))]
+                  for one in found]
+        parts.append(f"## {paper.name}\n\n" + table(["id", "where", "the paper says", "verdict", "why"], listed))
+    return "\n".join(parts)
+
+
+def main():
+    folder = Path(sys.argv[2])
+    shutil.rmtree(folder, ignore_errors=True)
+    pages = folder / "docs"
+    shutil.copytree(ROOT / "docs", pages)
+    shutil.copy(ROOT / "book.toml", folder)
+    for name, write in {"schemas": schemas, "controllers": controllers}.items():
+        page = pages / "reference" / f"{name}.md"
+        page.write_text(write(page.read_text()))
+    (pages / "validation" / "papers.md").write_text(claims())
+    (pages / "validation" / "measured.md").write_text(measured())
+    summary = (pages / "SUMMARY.md").read_text()
+    beside = "- [Inside QUIC](validation/quic.md)\n"
+    if beside not in summary:
+        sys.exit(f"docs/SUMMARY.md lacks {beside}")
+    (pages / "SUMMARY.md").write_text(
+        summary.replace(beside, "- [Claims of papers, one by one](validation/papers.md)\n"
+                         "- [Measurements in full](validation/measured.md)\n" + beside))
+
+
+if __name__ == "__main__":
+    main()
