@@ -26,13 +26,12 @@ const OTHER_PROGRAMS: [&str; 9] =
 const AS_USER_TOO: [&str; 2] = ["docs/how-to/run.md", "docs/tutorial/first-server.md"];
 
 /// Pages whose command lines other tests run, and why.
-const RUN_ELSEWHERE: [(&str, &str); 3] = [
+const RUN_ELSEWHERE: [(&str, &str); 2] = [
     ("docs/validation/conformance.md", "measures for half an hour: tests/it/conform.rs"),
     (
         "docs/kernel.md",
-        "changes the kernel of this machine: tests/it/kernel.rs, tests/it/attach.rs",
+        "changes the kernel of this machine: tests/it/{kernel,kernel_mdi,attach}.rs",
     ),
-    ("docs/mdi-kernel.md", "changes the kernel of this machine: tests/it/kernel_mdi.rs"),
 ];
 
 /// Pages at the same time: most of them wait for real time.
