@@ -4,8 +4,8 @@
     python3 evaluation/book.py path/to/cellpace FOLDER
 
 Generated are every field of every JSON document (of the schemas), every parameter of every controller (of
-`cellpace cc`), and every claim of a paper with its expected verdict (of papers/). In the repository these pages
-are short or absent.
+`cellpace cc`), every claim of a paper with its expected verdict (of papers/), and measurements in full; worked numbers of
+specifications (vectors/spec/) stand behind their rules. In the repository these pages are short or absent.
 """
 import json
 import shutil
@@ -118,6 +118,17 @@ Every figure, table and claim of the papers with the verdict that `cellpace pape
     return "\n".join(parts)
 
 
+def specifications(pages):
+    """Puts the worked numbers of vectors/spec/ back behind each specification."""
+    for numbers in sorted((ROOT / "vectors" / "spec").glob("*.md")):
+        page = pages / "spec" / numbers.name
+        rules, stub = page.read_text().rsplit("\n## ", 1)
+        if "Worked numbers" not in stub:
+            sys.exit(f"docs/spec/{numbers.name} does not end with its worked numbers")
+        sections = numbers.read_text()
+        page.write_text(rules + "\n" + sections[sections.index("## "):])
+
+
 def main():
     folder = Path(sys.argv[2])
     shutil.rmtree(folder, ignore_errors=True)
@@ -129,6 +140,7 @@ def main():
         page.write_text(write(page.read_text()))
     (pages / "validation" / "papers.md").write_text(claims())
     (pages / "validation" / "measured.md").write_text(measured())
+    specifications(pages)
     summary = (pages / "SUMMARY.md").read_text()
     beside = "- [Inside QUIC](validation/quic.md)\n"
     if beside not in summary:
