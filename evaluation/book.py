@@ -13,6 +13,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import above_tcp
 import many_flows
 import parity
 import servers
@@ -99,7 +100,8 @@ The real run beside the range of the simulator with a slightly unsteady RTT or a
 
 Microseconds of CPU time per packet (and beside the cost with one flow), by the number of flows.
 
-{many_flows.full_table()}"""
+{many_flows.full_table()}
+""" + "\n".join(f"## {title}\n\n{text}" for title, text in above_tcp.full_tables().items())
 
 
 def claims():

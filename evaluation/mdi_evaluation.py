@@ -2,10 +2,8 @@
 
 Everything is trained anew in a temporary folder; no trace and no model stays.
 """
-import csv
 import json
 import math
-import re
 import tempfile
 from pathlib import Path
 from statistics import mean, stdev
@@ -29,9 +27,6 @@ T = 2.776
 
 # What the paper states, sections 6.3 and 6.4.
 SAME_THROUGHPUT, MORE_DELAY, MOST_VARIABLE, NON_MATCHING = 0.05, 1.4, 2.0, 4.0
-# Table 2 of the paper.
-PAPER_SIZES = {1: (25488, "2.4 GB"), 2: (12744, "620 MB"), 5: (5112, "100 MB"),
-               10: (2556, "25 MB"), 20: (1296, "7 MB")}
 
 
 # Running ------------------------------------------------------------------------------------
@@ -92,46 +87,6 @@ def interval(values):
 
 def short(trace):
     return trace.removeprefix("mdi/")
-
-
-# Sizes: table 2 of the paper --------------------------------------------------------------------
-
-def sizes(bench):
-    """The samples of our own training, with the paper's ranges of delay and window."""
-    bench.train("samples.csv", "--users", 1, traces=TRAINING[:5])
-    paper_sized(bench)
-    rows = []
-    for q, (paper_m, paper_file) in PAPER_SIZES.items():
-        said = call("mdi", "convert", "scaled.csv", "--teacher", TEACHER, "--states", f"absolute:bin={q}ms", "-o",
-                    "like.mdi", cwd=bench.folder)
-        like = described(said, (bench.folder / "like.mdi").stat().st_size)
-        exact = "" if like["m"] == paper_m else " **≠**"
-        rows.append([f"{q} ms", f"{paper_m}", f"{like['m']}{exact}", paper_file, kilobytes(like["bytes"])])
-    return table(["quantization", "states, paper", "states, ours", "file, paper", "file, ours"], rows)
-
-
-def described(said, size=None):
-    """What `mdi train` says: number of states, and the size of the file."""
-    m = re.search(r"^states +(\d+) ", said, re.M)[1]
-    return {"m": int(m), "bytes": size or int(re.search(r": (\d+) bytes", said)[1])}
-
-
-def paper_sized(bench):
-    """The samples with delays stretched to the paper's 20..727 ms, and at most 35 packets."""
-    with open(bench.folder / "samples.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    delays = sorted(float(row["delay_ms"]) for row in rows)
-    least, most = delays[0], delays[int(0.999 * len(delays)) - 1]
-    with open(bench.folder / "scaled.csv", "w") as file:
-        file.write("chain,users,delay_ms,window_pkts,sent\n")
-        for row in rows:
-            delay = 20 + round((float(row["delay_ms"]) - least) * 707 / (most - least))
-            sent = min(int(row["sent"]), 35)
-            file.write(f"{row['chain']},{row['users']},{delay},{row['window_pkts']},{sent}\n")
-
-
-def kilobytes(count):
-    return f"{count / 1e3:.0f} kB"
 
 
 # The evaluation: sections 6.3 to 6.5 of the paper -------------------------------------------------
@@ -400,26 +355,6 @@ def built_in(bench):
     return table(["trace"] + rtts, rows + [row]), answer
 
 
-# Quantization: section 6.2 of the paper -----------------------------------------------------------
-
-def quantization(bench):
-    kinds = [("absolute", f"{q} ms", ["--states", f"absolute:bin={q}ms"])
-             for q in PAPER_SIZES]
-    kinds += [("levels", step, ["--states", f"levels:delay=0..1.4/{step}"])
-              for step in ("0.01", "0.02", "0.04", "0.1")]
-    said = {}
-    for number, (_, _, options) in enumerate(kinds):
-        said[number] = described(bench.train(f"q{number}", "--users", 2, *options))
-    ccs = [f"mdi:model=q{number}" for number in said]
-    runs = bench.runs(CHANNELS, [TEACHER] + ccs, *RED, "--flows", 2, "--repeat", SEEDS)
-    rows = []
-    for number, (variant, step, _) in enumerate(kinds):
-        found = [ratios(runs, trace, ccs[number]) for trace in CHANNELS]
-        rows.append([f"`{variant}`", step, said[number]["m"], kilobytes(said[number]["bytes"]),
-                     f"{mean(f['throughput'][0] for f in found):.2f}", f"{mean(f['delay'][0] for f in found):.2f}"])
-    return table(["states", "step", "m", "file", "throughput", "delay"], rows)
-
-
 # Pictures: figures 5 and 6 of the paper --------------------------------------------------------------
 
 def pictures():
@@ -440,12 +375,11 @@ def tables():
     """By their marks."""
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(folder)
-        found = {"mdi-sizes": sizes(bench)}
+        found = {}
         evaluation = Evaluation(bench)
         found["mdi-on-off"], overlaps = on_off(bench)
         found["mdi-claims"] = evaluation.claims(overlaps)
         found["mdi-summary"] = evaluation.summary()
-        found["mdi-quantization"] = quantization(bench)
         found["mdi-teachers"] = other_teachers(bench)
         found["mdi-built-in"], found["answer-table"] = built_in(bench)
     return found
