@@ -76,7 +76,7 @@ vectors() {
 }
 
 # Verus with R=2 on generated links at three round-trip times, in two files: for a number of users
-# that is unknown, and for one that is given. docs/mdi.md tells how they were chosen.
+# that is unknown, and for one that is given.
 model() {
     compiler; rust; build
     parts=$(mktemp -d)
