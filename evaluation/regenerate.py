@@ -4,7 +4,7 @@ page that has them; the text around it is written by hand.
 
     python3 evaluation/regenerate.py path/to/cellpace [PART...]
 
-Parts: papers, quic (real time of evaluation/quic.json), readme, reading (docs/reading-results.md), originals, profiles, mdi, pace,
+Parts: papers, quic (real time of evaluation/quic.json), requests (real time of evaluation/small_requests.json), readme, reading (docs/reading-results.md), originals, profiles, mdi, pace,
 parity, alcc, servers and many_flows (the last four of evaluation/parity.json, alcc.json, servers.json and
 many_flows.json, which real time has filled). Without one, all.
 
@@ -29,6 +29,7 @@ import profiles
 import quic
 import reading
 import servers
+import small_requests
 from page_picture import picture
 from program import ROOT, TRACES, call, compare, table, write
 
@@ -74,6 +75,7 @@ PARTS = {
     "many_flows": (many_flows.tables, many_flows.RECORDED.is_file()),
     "papers": (papers.tables, bool(TRACES)),
     "pace": (pace.tables, True),
+    "requests": (small_requests.tables, bool(TRACES)),
 }
 
 

@@ -66,6 +66,7 @@ docs() {
     fi
     build
     [ "${1:-}" != many_flows ] || python3 evaluation/many_flows.py "$CELLPACE" --record
+    [ "${1:-}" != requests ] || python3 evaluation/small_requests.py "$CELLPACE"
     python3 evaluation/regenerate.py "$CELLPACE" "$@"
 }
 
