@@ -8,12 +8,16 @@ use thiserror::Error;
 use crate::driver::layout::{LAYOUT, SLOTS};
 
 /// What lets this program have the driver.
-const HOW_TO_INSTALL: &str = if crate::HAS_PROGRAMS {
-    "root installs it with `cellpace kernel install`"
-} else {
+const HOW_TO_INSTALL: &str = how_to_install(crate::HAS_PROGRAMS);
+
+/// A program without the driver names no command that would fail.
+const fn how_to_install(has_programs: bool) -> &'static str {
+    if has_programs {
+        return "root installs it with `cellpace kernel install`";
+    }
     "this cellpace was built without it: build it with the feature `kernel`, one of the default ones, \
-     and clang, and root installs it with `cellpace kernel install`"
-};
+     and clang"
+}
 
 /// Why the kernel driver cannot be used, or not any more.
 #[derive(Debug, Error)]
@@ -90,5 +94,17 @@ pub enum KernelError {
 impl KernelError {
     pub(crate) fn system(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::System { doing, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::how_to_install;
+
+    #[test]
+    fn who_lacks_the_programs_is_not_told_to_install_them() {
+        assert!(how_to_install(true).contains("cellpace kernel install"));
+        let missing = how_to_install(false);
+        assert!(missing.contains("was built without") && !missing.contains("kernel install"));
     }
 }

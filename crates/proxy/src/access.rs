@@ -56,8 +56,8 @@ fn denied(why: &'static str) -> io::Result<()> {
 /// to ourselves, again and again.
 pub(crate) fn is_ourselves(target: SocketAddr, listen: &[SocketAddr]) -> bool {
     let is_our_port = listen.iter().any(|at| at.port() == target.port());
-    // Only an address of this machine can be bound to.
-    is_our_port && UdpSocket::bind((target.ip(), 0)).is_ok()
+    let ip = target.ip().to_canonical();
+    is_our_port && (ip.is_unspecified() || is_here(ip))
 }
 
 /// Whether a connection to `target` would arrive at one of these listeners. Another program may
@@ -72,8 +72,7 @@ pub fn is_listener(target: SocketAddr, listen: &[SocketAddr]) -> bool {
     listen.iter().any(|at| {
         let there = at.ip().to_canonical();
         let takes_all = there.is_unspecified() && (there.is_ipv6() || ip.is_ipv4());
-        // Only an address of this machine can be bound to.
-        let is_there = there == ip || takes_all && UdpSocket::bind((ip, 0)).is_ok();
+        let is_there = there == ip || takes_all && is_here(ip);
         at.port() == target.port() && is_there
     })
 }
@@ -90,6 +89,12 @@ fn local_prefix(ip: IpAddr) -> Option<u8> {
         IpAddr::V4(_) => Some(32),
         IpAddr::V6(_) => Some(128),
     }
+}
+
+/// Whether the address is of this machine. That it can be bound to would not show it: with
+/// `net.ipv4.ip_nonlocal_bind` every address can.
+fn is_here(ip: IpAddr) -> bool {
+    ip.is_loopback() || is_own(ip)
 }
 
 /// Whether an interface has the address. They come and go, so the kernel is asked each time.

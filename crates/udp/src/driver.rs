@@ -101,27 +101,34 @@ const SHORTAGE_WAIT_MS: u64 = 64;
 
 /// How often in a row a call has failed because the system was short of memory.
 #[derive(Debug, Default)]
-struct Shortage(u32);
+pub struct Shortage(u32);
 
 impl Shortage {
-    /// Handles a failed call: waits a little if another try is worthwhile.
-    fn bear(&mut self, error: io::Error, trouble: &mut SocketTrouble) -> io::Result<()> {
+    /// Takes the error of a failed call. Returns how long to wait before the next try, up to 64 ms, if one
+    /// is worthwhile: after a shortage of memory that has not lasted for some three seconds.
+    pub fn pause(&mut self, error: &io::Error) -> Option<Duration> {
         use rustix::io::Errno;
-        let is_shortage =
-            matches!(Errno::from_io_error(&error), Some(Errno::NOMEM | Errno::NOBUFS));
+        let is_shortage = matches!(Errno::from_io_error(error), Some(Errno::NOMEM | Errno::NOBUFS));
         if !is_shortage || self.0 >= MAX_SHORTAGES {
-            return Err(error);
+            return None;
         }
-        trouble.shortages += 1;
-        trouble.last_error = error.to_string();
-        std::thread::sleep(Duration::from_millis((1 << self.0.min(16)).min(SHORTAGE_WAIT_MS)));
+        let pause = Duration::from_millis((1 << self.0.min(16)).min(SHORTAGE_WAIT_MS));
         self.0 += 1;
-        Ok(())
+        Some(pause)
     }
 
     /// Notes that the call succeeded.
-    fn end(&mut self) {
+    pub fn end(&mut self) {
         self.0 = 0;
+    }
+
+    /// Handles a failed call: waits a little if another try is worthwhile.
+    fn bear(&mut self, error: io::Error, trouble: &mut SocketTrouble) -> io::Result<()> {
+        let Some(pause) = self.pause(&error) else { return Err(error) };
+        trouble.shortages += 1;
+        trouble.last_error = error.to_string();
+        std::thread::sleep(pause);
+        Ok(())
     }
 }
 

@@ -34,7 +34,7 @@ pub use cellpace_recovery::{AckPolicy, EcnFailure, EcnState, FrameRecord, VideoS
 pub use config::{EndpointConfig, FlowRequest, Listen, MTU_RANGE, Offer};
 pub use connection::{FlowError, FlowEvent, Patience, UdpFlow};
 pub use cookie::Cookies;
-pub use driver::{Driver, Engine, SocketTrouble};
+pub use driver::{Driver, Engine, Shortage, SocketTrouble};
 pub use endpoint::{Endpoint, Strays};
 pub use incoming::IncomingStats;
 pub use local_path::{FlowId, LocalPath, OutgoingDatagram};

@@ -39,13 +39,33 @@ const FAULTS: &[(&str, &[&str])] = &[
 ];
 
 const RECV_FAULTS: &[(&str, &[&str])] = &[
-    ("recvmmsg", &["EINTR", "ENOMEM"]),
+    ("recvmmsg", &["EINTR", "ENOMEM", "EIO"]),
     ("sendmsg", &["ENOBUFS", "EPERM", "EINTR"]),
     ("ppoll", &["EINTR", "ENOMEM"]),
+    ("epoll_wait", &["EINTR"]),
     ("write", &["EINTR", "EIO"]),
     ("fsync", &["EIO"]),
+    ("linkat", &["EIO"]),
     ("rename", &["EIO"]),
 ];
+
+const SEND_FAULTS: &[(&str, &[&str])] = &[
+    ("recvmmsg", &["EINTR", "ENOMEM", "EIO"]),
+    ("sendmsg", &["ENOBUFS", "EPERM"]),
+    ("ppoll", &["EINTR", "ENOMEM"]),
+    ("epoll_wait", &["EINTR"]),
+    ("read", &["EINTR", "EIO"]),
+];
+
+/// Which writes fail of a receiver inside QUIC. The first ones of each thread wake another one.
+const QUIC_WRITES: [u32; 6] = [1, 110, 150, 200, 250, 300];
+
+/// What tokio says when one of its threads cannot wake another one by writing to an eventfd, a call that
+/// fails on no kernel.
+const WAKES_NOBODY: &str = "failed to wake I/O driver";
+
+/// How long a receiver may wait for a sender that has given up.
+const LEFT_ALONE: Duration = Duration::from_secs(5);
 
 /// How a run ended.
 struct Ended {
@@ -103,16 +123,25 @@ impl Run {
 
     #[track_caller]
     fn end(mut self) -> Ended {
+        let ended = self.end_within(PATIENCE);
+        ended.unwrap_or_else(|| panic!("it hangs: {}", self.child.id()))
+    }
+
+    fn has_said(&self, text: &str) -> bool {
+        String::from_utf8_lossy(&fs::read(&self.stderr).unwrap()).contains(text)
+    }
+
+    fn end_within(&mut self, patience: Duration) -> Option<Ended> {
         let began = Instant::now();
-        loop {
+        while began.elapsed() < patience {
             if let Some(status) = self.child.try_wait().unwrap() {
                 let stderr = fs::read(&self.stderr).unwrap();
                 let stderr = String::from_utf8_lossy(&stderr).into_owned();
-                return Ended { code: status.code(), stderr };
+                return Some(Ended { code: status.code(), stderr });
             }
-            assert!(began.elapsed() < PATIENCE, "it hangs: {}", self.child.id());
             sleep(Duration::from_millis(5));
         }
+        None
     }
 }
 
@@ -125,11 +154,16 @@ fn has_strace() -> bool {
 }
 
 /// `cellpace` with these arguments, whose call number `number` of this kind fails.
-fn disturbed(folder: &Folder, (call, error): (&str, &str), number: u32, args: &str) -> Command {
+fn disturbed(folder: &Folder, fault: (&str, &str), number: u32, args: &str) -> Command {
+    failing(folder, fault, &number.to_string(), args)
+}
+
+/// `cellpace` with these arguments, whose calls of this kind fail as strace's `when` says.
+fn failing(folder: &Folder, (call, error): (&str, &str), when: &str, args: &str) -> Command {
     let mut command = Command::new("strace");
     command.args(["-f", "-qq", "-o"]).arg(folder.path("strace"));
     command.args(["-e", &format!("trace={call}")]);
-    command.args(["-e", &format!("inject={call}:error={error}:when={number}")]);
+    command.args(["-e", &format!("inject={call}:error={error}:when={when}")]);
     command.arg(env!("CARGO_BIN_EXE_cellpace")).args(args.split_whitespace());
     cellpace_testing::configured(command.current_dir(folder.path("")));
     command
@@ -145,7 +179,9 @@ fn remove(folder: &Folder, name: &str) {
 
 /// The error names a file that was asked for, or what could not be done.
 fn names_what_failed(error: &str, outputs: &[&str]) -> bool {
-    let named = ["standard output", "thread", "receiving", "sending", "waiting", "socket", "poll"];
+    let named = ["standard output", "thread", "receiving", "sending", "socket"];
+    let error = error.lines().filter(|line| !line.contains("waiting at"));
+    let error: String = error.collect();
     outputs.iter().chain(&named).any(|name| error.contains(name))
 }
 
@@ -246,64 +282,172 @@ fn transports() -> &'static [&'static str] {
     &[""]
 }
 
-fn sending(folder: &Folder, port: u16, timeout: &str, transport: &str) -> Run {
-    let args = ["--timeout", timeout, "--cc", "fixed:cwnd=50pkts", "original"];
-    let mut command = folder.command(["send", &format!("127.0.0.1:{port}")]);
-    command.args(args).args(transport.split_whitespace());
-    Run::start(command, folder, "send")
+fn sending(port: u16, timeout: &str, transport: &str) -> String {
+    format!("send 127.0.0.1:{port} --timeout {timeout} --cc fixed:cwnd=50pkts original {transport}")
+}
+
+fn start(folder: &Folder, args: &str, name: &str) -> Run {
+    Run::start(folder.command(args.split_whitespace()), folder, name)
 }
 
 fn receiving(port: u16, transport: &str) -> String {
     format!("recv --listen 127.0.0.1:{port} --once --timeout 3s --output copy {transport}")
 }
 
+/// The end of a transfer whose calls fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Recv,
+    Send,
+}
+
 #[test]
 #[ignore = "six minutes: ./dev faults"]
 fn transfers_survive_calls_of_the_receiver_that_fail() {
+    all_transfers_survive(End::Recv, RECV_FAULTS);
+}
+
+#[test]
+#[ignore = "four minutes: ./dev faults"]
+fn transfers_survive_calls_of_the_sender_that_fail() {
+    all_transfers_survive(End::Send, SEND_FAULTS);
+}
+
+fn all_transfers_survive(end: End, faults: &[(&str, &[&str])]) {
     if !has_strace() {
         return;
     }
     let folder = Folder::new();
     let whole = content(&folder.path("original"), 300_000);
     for transport in transports() {
-        for (call, errors) in RECV_FAULTS {
+        for (call, errors) in faults {
             for error in *errors {
-                transfers_survive(&folder, &whole, (call, error), transport);
+                transfers_survive(&folder, &whole, end, (call, error), transport);
             }
         }
     }
 }
 
+/// Starts a receiver and a sender; calls of this end fail.
+fn start_both(
+    folder: &Folder,
+    end: End,
+    (call, error, number): (&str, &str, u32),
+    receive: &str,
+    send: &str,
+) -> (Run, Run) {
+    let fails = |args: &str| disturbed(folder, (call, error), number, args);
+    match end {
+        End::Recv => {
+            let receiver = Run::start(fails(receive), folder, "recv");
+            (receiver, start(folder, send, "send"))
+        }
+        End::Send => {
+            let receiver = start(folder, receive, "recv").that_says("waiting at");
+            (receiver, Run::start(fails(send), folder, "send"))
+        }
+    }
+}
+
 /// Has calls of a kind fail, one in each transfer.
-fn transfers_survive(folder: &Folder, whole: &[u8], (call, error): (&str, &str), transport: &str) {
+fn transfers_survive(
+    folder: &Folder,
+    whole: &[u8],
+    end: End,
+    (call, error): (&str, &str),
+    transport: &str,
+) {
+    let numbers = match (call, transport) {
+        ("write", "--quic") => &QUIC_WRITES[..],
+        _ => &TRANSFER_FAULTS,
+    };
     let (mut faults, mut arrived) = (0, 0);
-    for number in TRANSFER_FAULTS {
+    for &number in numbers {
         folder.write("copy", OLD);
         let port = unused_port();
-        let command = disturbed(folder, (call, error), number, &receiving(port, transport));
-        let receiver = Run::start(command, folder, "recv");
-        let sent = sending(folder, port, "3s", transport).end();
-        let received = receiver.end();
+        let (receive, send) = (receiving(port, transport), sending(port, "3s", transport));
+        let fault = (call, error, number);
+        let (mut receiver, sender) = start_both(folder, end, fault, &receive, &send);
+        let mut sent = sender.end();
+        if receiver.has_said(WAKES_NOBODY) {
+            continue;
+        }
         if !was_disturbed(folder) {
+            receiver.kill();
             break;
         }
+        let named = format!("{transport} {call}={error}, number {number}");
+        let (mut ended, failed) = (None, sent.stderr.clone());
+        if sent.code != Some(0) {
+            ended = receiver.end_within(LEFT_ALONE);
+            if ended.is_none() {
+                // It has met nobody and waits: the next sender must find it.
+                let again = start(folder, &send, "again").end();
+                assert_eq!(again.code, Some(0), "the receiver hangs: {named}\n{}", again.stderr);
+                if end == End::Recv {
+                    sent = again;
+                }
+            }
+        }
+        let ended = ended.unwrap_or_else(|| receiver.end());
+        if ended.stderr.contains(WAKES_NOBODY) {
+            continue;
+        }
         faults += 1;
-        let what = format!(
-            "{transport} {call}={error}, number {number}\nrecv: {}send: {}",
-            received.stderr, sent.stderr
-        );
+        let what = format!("{named}\nrecv: {}send: {failed}", ended.stderr);
         let is_whole = folder.read("copy") == whole;
         arrived += u32::from(is_whole);
         assert!(is_whole || folder.read("copy") == OLD, "the file is torn: {what}");
         assert!(is_whole || sent.code != Some(0), "the sender is wrong: {what}");
-        assert!(is_whole || received.code != Some(0), "the receiver is wrong: {what}");
-        match received.code {
+        assert!(is_whole || ended.code != Some(0), "the receiver is wrong: {what}");
+        let (own, said, file) = match end {
+            End::Recv => (&ended, &ended.stderr, "copy"),
+            End::Send => (&sent, &failed, "original"),
+        };
+        match own.code {
             Some(0) => {}
-            Some(1) => assert!(names_what_failed(&received.stderr, &["copy"]), "{what}"),
-            code => panic!("ended with {code:?}: {what}"),
+            Some(1) => assert!(names_what_failed(said, &[file]), "{what}"),
+            code => assert!(own.in_the_loader(), "ended with {code:?}: {what}"),
         }
     }
-    println!("recv {transport:<7} {call}={error}: {faults} faults, {arrived} arrived");
+    let verb = format!("{end:?}").to_lowercase();
+    println!("{verb} {transport:<7} {call}={error}: {faults} faults, {arrived} arrived");
+}
+
+/// What never passes ends a transfer on either side, with the reason.
+#[test]
+fn who_can_receive_nothing_more_says_so_and_ends() {
+    if !has_strace() {
+        return;
+    }
+    let folder = Folder::new();
+    content(&folder.path("original"), 300_000);
+    for transport in transports() {
+        for error in ["EIO", "ENOMEM"] {
+            let port = unused_port();
+            let (fault, receive) = (("recvmmsg", error), receiving(port, transport));
+            // It goes on for many senders, and so it would wait for ever.
+            let service = receive.replace(" --once", "").replace("--output copy", "--output all");
+            let service = failing(&folder, fault, "2+", &service);
+            let receiver = Run::start(service, &folder, "recv").that_says("waiting at");
+            let sent = start(&folder, &sending(port, "3s", transport), "send").end();
+            assert_eq!(sent.code, Some(1), "{transport} {error}: {}", sent.stderr);
+            let received = receiver.end();
+            assert_eq!(received.code, Some(1), "{transport} {error}: {}", received.stderr);
+            assert!(received.stderr.contains(errno_text(error)), "{}", received.stderr);
+
+            let mut receiver = start(&folder, &receive, "recv").that_says("waiting at");
+            let sender = failing(&folder, fault, "2+", &sending(port, "30s", transport));
+            let sent = Run::start(sender, &folder, "send").end();
+            receiver.kill();
+            assert_eq!(sent.code, Some(1), "{transport} {error}: {}", sent.stderr);
+            assert!(sent.stderr.contains(errno_text(error)), "{}", sent.stderr);
+        }
+    }
+}
+
+fn errno_text(error: &str) -> &'static str {
+    if error == "EIO" { "Input/output error" } else { "Cannot allocate memory" }
 }
 
 /// A time within a run that takes `whole`, or a little after it.
@@ -354,7 +498,7 @@ fn no_kill_tears(transport: &str) {
     let port = unused_port();
     let received = waiting(port);
     let began = Instant::now();
-    assert_eq!(sending(&folder, port, "3s", transport).end().code, Some(0));
+    assert_eq!(start(&folder, &sending(port, "3s", transport), "send").end().code, Some(0));
     let takes = began.elapsed();
     assert_eq!(received.end().code, Some(0));
     let mut random = Random::seeded(2, 1);
@@ -363,7 +507,7 @@ fn no_kill_tears(transport: &str) {
         folder.write("copy", OLD);
         let port = unused_port();
         let mut received = waiting(port);
-        let sender = sending(&folder, port, "1s", transport);
+        let sender = start(&folder, &sending(port, "1s", transport), "send");
         sleep(within(takes, &mut random));
         received.kill();
         let sent = sender.end();

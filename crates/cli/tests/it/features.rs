@@ -24,6 +24,10 @@ fn features_that_are_missing_are_named() {
     is_named(&folder, "parquet", has_parquet, "link --log packets.parquet -- true");
     is_named(&folder, "kernel", cfg!(feature = "kernel"), "kernel install");
     is_named(&folder, "kernel", cfg!(feature = "kernel"), "attach --port 80");
+    if !cfg!(feature = "kernel") {
+        let said = folder.good("kernel status");
+        assert!(said.contains("built without") && !said.contains("root installs it"), "{said}");
+    }
     is_named(&folder, "quic", cfg!(feature = "quic"), "recv --quic");
     if !has_parquet {
         assert_eq!(folder.names(), [""; 0], "nothing else is left");

@@ -1,13 +1,12 @@
 //! `cellpace link` as somebody meets it who has not read its page: a shell, hints, what cannot be
 //! reached, what is missing on the machine, and changes while it runs.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::program::links::{is_root, possible, shell};
+use crate::program::links::{is_root, open_folder, possible, shell, unshared};
 use crate::program::{Folder, Outcome, eventually, signal};
 
 /// Runs a command with a text on its standard input.
@@ -109,22 +108,6 @@ fn what_is_beyond_the_machine_is_refused_at_once_and_said_once() {
     assert!(six.code != Some(0) && started.elapsed() < Duration::from_secs(10));
 }
 
-/// A shell command in namespaces of its own, as root.
-fn unshared(folder: &Folder, namespaces: &[&str], command: &str) -> Outcome {
-    let mut unshare = Command::new("unshare");
-    unshare.args(namespaces).args(["sh", "-ec", command]).current_dir(folder.path("."));
-    Outcome::of(unshare.output().unwrap())
-}
-
-/// A folder in which everybody finds the program.
-fn open_folder() -> Folder {
-    let folder = Folder::new();
-    fs::set_permissions(folder.path("."), Permissions::from_mode(0o777)).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_cellpace"), folder.path("cellpace")).unwrap();
-    fs::set_permissions(folder.path("cellpace"), Permissions::from_mode(0o755)).unwrap();
-    folder
-}
-
 #[test]
 fn what_the_machine_lacks_is_named() {
     if !is_root() || !possible() {
@@ -152,7 +135,7 @@ fn what_the_machine_lacks_is_named() {
 }
 
 #[test]
-fn a_user_changes_links_and_learns_that_nat_needs_root() {
+fn a_user_changes_links_and_learns_what_needs_root() {
     if !is_root() || !possible() {
         cellpace_testing::skip("not root");
         return;
@@ -174,6 +157,9 @@ fn a_user_changes_links_and_learns_that_nat_needs_root() {
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     assert!(outcome.stderr.contains("s: rate=1mbit rtt=20ms\n"), "{}", outcome.stderr);
     assert!(outcome.stderr.contains("use --nat, which needs root\n"), "{}", outcome.stderr);
+    let far = "without root the far side is a namespace of its own, where servers of this machine are \
+               not reached: --far COMMAND runs one there";
+    assert!(outcome.stderr.contains(far), "{}", outcome.stderr);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use cellpace_tcp::SocketOwner;
 
 use crate::program;
 use crate::program::eventually;
+use crate::program::links::{is_root, open_folder, unshared};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -972,6 +973,34 @@ fn a_proxy_does_not_forward_to_itself() {
     }
     let said = refused(&["--listen", &format!("0.0.0.0:{port}"), "--to", &at]);
     assert!(said.contains("is where this proxy listens"), "{said}");
+}
+
+#[test]
+fn a_user_who_asks_for_a_low_port_learns_what_that_takes() {
+    if !is_root() {
+        cellpace_testing::skip("not root");
+        return;
+    }
+    let folder = open_folder();
+    let user = "setpriv --reuid 65534 --regid 65534 --clear-groups --";
+    // An address that can be bound to is not always this machine's: the target is none of its own.
+    let nonlocal = "echo 1 > /proc/sys/net/ipv4/ip_nonlocal_bind";
+    let proxy = "proxy --listen 0.0.0.0:80 --to 192.0.2.1:80 --cc copa";
+    let proxy = format!("{nonlocal}; exec timeout 20 {user} ./cellpace {proxy}");
+    let outcome = unshared(&folder, &["--net"], &proxy);
+    outcome.complains(1, "ports below 1024 need CAP_NET_BIND_SERVICE");
+    assert!(outcome.stderr.contains("listen at a higher port"), "{}", outcome.stderr);
+}
+
+#[test]
+fn without_rules_a_transparent_proxy_says_who_must_make_them() {
+    if !is_root() {
+        cellpace_testing::skip("not root");
+        return;
+    }
+    let proxy = Running::start(&["--transparent", "--cc", "copa"]);
+    let line = proxy.await_line("only connections that rules of yours redirect here");
+    assert!(line.contains("`--rules print`") && line.contains("`--rules apply`"), "{line}");
 }
 
 #[test]

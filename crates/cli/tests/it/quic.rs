@@ -332,6 +332,72 @@ fn a_receiver_whose_reader_does_not_read_ends_at_sigterm() {
     }
 }
 
+/// What it says goes into a pipe that is full: it stores what comes all the same, and ends when it is asked to.
+#[test]
+fn output_that_nothing_reads_stops_no_receiver() {
+    for quic in [&[][..], &["--quic"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let (original, places) = (folder.path().join("original"), folder.path().join("places"));
+        fs::create_dir(&places).unwrap();
+        content(&original, 3000);
+        let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let at = format!("127.0.0.1:{port}");
+        let args = [&["recv", "-v", "--listen", &at, "--output", text(&places)], quic].concat();
+        let mut receiver = cellpace(&args).spawn().unwrap();
+        let unread = receiver.stderr.take().unwrap();
+        let lines = receiver.stdout.take().unwrap();
+        for pipe in [rustix::fd::AsFd::as_fd(&unread), rustix::fd::AsFd::as_fd(&lines)] {
+            rustix::pipe::fcntl_setpipe_size(pipe, 4096).unwrap();
+        }
+        for transfer in 0..60 {
+            let args = [&["send", &at, text(&original), "--timeout", "20s"], quic].concat();
+            let sent = cellpace(&args).output().unwrap();
+            assert!(sent.status.success(), "{quic:?}, transfer {transfer}: {}", said(&sent));
+        }
+        assert_eq!(fs::read_dir(&places).unwrap().count(), 60, "{quic:?}");
+        eventually("the pipe is full", || rustix::io::ioctl_fionread(&lines).unwrap() > 2500);
+        assert!(
+            Command::new("kill")
+                .args(["-TERM", &receiver.id().to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
+        assert_eq!(cellpace_testing::finished(receiver).status.code(), Some(143), "{quic:?}");
+    }
+}
+
+/// What comes in the name of an address that never answers is answered with less.
+#[test]
+fn an_address_that_does_not_answer_gets_less_than_it_sent_from_receivers_and_senders() {
+    for (waits, asks) in [("recv", "send"), ("send", "recv")] {
+        let made = ["--bytes", "1MB"];
+        let of = |command| if command == "send" { &made[..] } else { &[] };
+        let waiting = Waiting::start(waits, &[&["--quic"][..], of(waits)].concat());
+        // What the first packets of a peer are, a relay sees.
+        let relay = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = relay.local_addr().unwrap().to_string();
+        let mut asking =
+            cellpace(&[&[asks, &to, "--quic"][..], of(asks)].concat()).spawn().unwrap();
+        let mut first = [0; 2048];
+        relay.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
+        let length = relay.recv(&mut first).unwrap();
+        asking.kill().unwrap();
+        asking.wait().unwrap();
+        assert!(length >= 1200, "{waits}: {length}");
+        let victim = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        victim.set_read_timeout(Some(std::time::Duration::from_secs(3))).unwrap();
+        let (mut sent, mut got) = (0, 0);
+        for _ in 0..3 {
+            sent += victim.send_to(&first[..length], &waiting.address).unwrap();
+        }
+        while let Ok(bytes) = victim.recv(&mut [0; 2048]) {
+            got += bytes;
+        }
+        assert!(got > 0 && got < sent, "{waits}: {got} bytes for {sent}");
+    }
+}
+
 /// All of it comes through a pipe whose reader takes its time.
 #[test]
 fn a_slow_reader_gets_all_of_it() {

@@ -11,6 +11,8 @@ mod quic;
 #[cfg(feature = "quic")]
 mod quic_segments;
 #[cfg(feature = "quic")]
+mod quic_socket;
+#[cfg(feature = "quic")]
 mod quic_stream;
 mod record;
 mod series;

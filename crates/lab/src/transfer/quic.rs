@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +25,7 @@ use super::data::{DataSink, DataSource, SinkError};
 use super::quic_segments::{
     MAX_STREAMS, ReceiveWindow, SegmentError, SegmentWriter, WINDOW_MEMORY, first_window,
 };
+use super::quic_socket::{self, SocketTrouble};
 use super::quic_stream::{ALPN, CloseCode, QuicStreamError, QuicStreamReader, SEGMENT, header};
 use super::record::{FlowRecord, FlowTotals};
 use super::series::BIN;
@@ -111,6 +113,10 @@ pub struct QuicTransfer<'a> {
 enum Note {
     /// A peer wants to begin.
     Incoming(Box<noq::Incoming>),
+    /// Something went wrong at a socket.
+    Trouble(SocketTrouble),
+    /// An endpoint takes no more peers.
+    Closed(SocketAddr),
     /// Its handshake is over.
     Arrived(Arrival),
     Connected(usize, Connection, Option<Control>),
@@ -177,6 +183,8 @@ struct Session<'a, 'v> {
     next_bin: Time,
     stopping: bool,
     any_failed: bool,
+    /// A shortage of memory was reported.
+    was_short: bool,
 }
 
 impl<'a> QuicTransfer<'a> {
@@ -215,6 +223,7 @@ impl<'a> QuicTransfer<'a> {
             next_bin: Time::MAX,
             stopping: false,
             any_failed: false,
+            was_short: false,
         };
         let result = runtime.block_on(session.run());
         // A thread that reads from a terminal never ends.
@@ -308,10 +317,18 @@ impl Session<'_, '_> {
         let config = self.server(self.transport(None)?)?;
         let mut bound = Vec::new();
         for address in at {
-            let endpoint = Endpoint::server(config.clone(), *address).map_err(|error| {
-                LabError::failed(format!("cannot listen at {address}: {error}"))
-            })?;
-            bound.push(endpoint.local_addr().map_err(LabError::failed)?);
+            let endpoint = match self.open(*address, Some(config.clone())) {
+                Ok(endpoint) => endpoint,
+                // Where there is no IPv6.
+                Err(error) if !bound.is_empty() && error.kind() != io::ErrorKind::AddrInUse => {
+                    continue;
+                }
+                Err(error) => {
+                    return Err(LabError::failed(format!("cannot listen at {address}: {error}")));
+                }
+            };
+            let here = endpoint.local_addr().map_err(LabError::failed)?;
+            bound.push(here);
             let (notes, accepting) = (self.notes.0.clone(), endpoint.clone());
             tokio::spawn(async move {
                 while let Some(incoming) = accepting.accept().await {
@@ -319,11 +336,21 @@ impl Session<'_, '_> {
                         return;
                     }
                 }
+                let _ = notes.send(Note::Closed(here));
             });
             self.endpoints.push(endpoint);
         }
         (self.plan.on_bound)(&bound);
         Ok(())
+    }
+
+    /// Opens an endpoint whose troubles become notes.
+    fn open(&self, at: SocketAddr, server: Option<noq::ServerConfig>) -> io::Result<Endpoint> {
+        let notes = self.notes.0.clone();
+        quic_socket::open(at, server, move |trouble| {
+            // The session is over where nothing takes notes.
+            let _ = notes.send(Note::Trouble(trouble));
+        })
     }
 
     fn transport(
@@ -400,7 +427,7 @@ impl Session<'_, '_> {
             SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
         };
         // A socket for each, so that queues that are fair among flows see them apart.
-        let endpoint = Endpoint::client(any).map_err(LabError::failed)?;
+        let endpoint = self.open(any, None).map_err(LabError::failed)?;
         let connecting =
             endpoint.connect_with(config, to, "cellpace.invalid").map_err(LabError::failed)?;
         self.endpoints.push(endpoint);
@@ -582,7 +609,29 @@ impl Session<'_, '_> {
                 }
             }
             Note::Offered(count) => self.take_offer(count)?,
+            Note::Trouble(trouble) => self.on_trouble(&trouble)?,
+            // One that this side has closed ends by itself.
+            Note::Closed(_) if self.stopping => {}
+            Note::Closed(here) => {
+                return Err(LabError::failed(format!("{here}: receiving has ended early")));
+            }
             Note::Ended(number, result) => self.on_ended(number, result),
+        }
+        Ok(())
+    }
+
+    /// A socket that receives nothing any more is the end, unless all flows end anyway.
+    fn on_trouble(&mut self, trouble: &SocketTrouble) -> Result<(), LabError> {
+        match trouble {
+            SocketTrouble::Failed(error) if !self.stopping => {
+                return Err(LabError::failed(format!("receiving: {error}")));
+            }
+            SocketTrouble::Short(error) if !self.was_short => {
+                let text = format!("the system is short of memory, going on: {error}");
+                self.view.on_warning(&text);
+                self.was_short = true;
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -968,7 +1017,8 @@ impl FlowTask {
 fn pieces(source: DataSource) -> mpsc::Receiver<Result<Vec<u8>, String>> {
     let (sender, receiver) = mpsc::channel(4);
     let mut source = source;
-    std::thread::spawn(move || {
+    let failed = sender.clone();
+    let reading = move || {
         loop {
             let mut piece = vec![0; PIECE];
             let read = match source.read(&mut piece) {
@@ -983,7 +1033,10 @@ fn pieces(source: DataSource) -> mpsc::Receiver<Result<Vec<u8>, String>> {
                 return;
             }
         }
-    });
+    };
+    if let Err(error) = std::thread::Builder::new().spawn(reading) {
+        let _ = failed.try_send(Err(format!("cannot start a thread: {error}")));
+    }
     receiver
 }
 

@@ -152,7 +152,8 @@ impl<'a> Transfer<'a> {
         });
         let readable = self.driver.turn(until, waiting.map(|(_, input)| input));
         let number = waiting.map(|(number, _)| number);
-        let readable = readable.map_err(LabError::failed)?;
+        let readable = readable
+            .map_err(|error| LabError::failed(format!("sending and receiving: {error}")))?;
         self.report_shortage();
         self.report_unreachable();
         if readable
