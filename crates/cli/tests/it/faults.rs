@@ -179,7 +179,15 @@ fn remove(folder: &Folder, name: &str) {
 
 /// The error names a file that was asked for, or what could not be done.
 fn names_what_failed(error: &str, outputs: &[&str]) -> bool {
-    let named = ["standard output", "thread", "receiving", "sending", "socket", "your own key"];
+    let named = [
+        "standard output",
+        "thread",
+        "receiving",
+        "sending",
+        "socket",
+        "your own key",
+        "no answer",
+    ];
     let error = error.lines().filter(|line| !line.contains("waiting at"));
     let error: String = error.collect();
     outputs.iter().chain(&named).any(|name| error.contains(name))
