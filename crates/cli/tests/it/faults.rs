@@ -187,6 +187,7 @@ fn names_what_failed(error: &str, outputs: &[&str]) -> bool {
         "socket",
         "your own key",
         "no answer",
+        "cannot read",
     ];
     let error = error.lines().filter(|line| !line.contains("waiting at"));
     let error: String = error.collect();
