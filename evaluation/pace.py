@@ -23,7 +23,7 @@ PACKET_BITS = 12000
 def tables():
     found = {"pace-constant": constant(), "pace-convergence": convergence(), "pace-sharing": sharing(),
              "pace-beside": beside(), "pace-short": short_flows(), "pace-moving": moving(), "pace-drawn": drawn(),
-             "pace-neighbours": neighbours()}
+             "pace-neighbours": neighbours(), "pace-stacks": stacks()}
     return found | ({"pace-markov": markov()} if TRACES else {})
 
 
@@ -135,6 +135,28 @@ def drawn(count=60):
                      f"{shares[0]:.2f}", f"{shares[len(shares) // 2]:.2f}", longer])
     return table(["paths", "drawn", "0.9 or more of the better of BBR and Cubic", "least", "median",
                   "p95 above BBR's and the range"], rows)
+
+
+# Inside QUIC libraries ----------------------------------------------------------------------------------
+
+STACKS = ["builtin", "noq", "quinn"]
+# Some of the rows above, and two flows each.
+WANDERING = [("constant:48mbit", "random:30ms..50ms/10ms"), ("constant:12mbit", "random:50ms..70ms/50ms"),
+             ("lte-driving", "random:40ms..60ms/20ms")]
+SHARED = [("constant:12mbit", "40ms"), ("constant:100mbit", "40ms"), ("lte-driving", "40ms")]
+
+
+def stacks():
+    """Utilization and p95 of one flow over a base RTT that moves, and Jain's index of two, with the simulator's sender and in libraries."""
+    chosen = [word for stack in STACKS for word in ("--stack", stack)]
+    rows = []
+    for trace, rtt in WANDERING:
+        runs = compare([trace], [OURS], *chosen, "--rtt", rtt, "--duration", "60s")["runs"]
+        rows.append([f"{trace}, {rtt}", *(f"{100 * run['utilization']:.0f} % / {p95(run):.0f} ms" for run in runs)])
+    for trace, rtt in SHARED:
+        runs = compare([trace], [OURS], *chosen, "--rtt", rtt, "--flows", "2", "--skip", "20s", "--duration", "60s")["runs"]
+        rows.append([f"two on {trace}", *(f"Jain {jain(rates(run)):.2f}, {p95(run):.0f} ms" for run in runs)])
+    return table(["path", "simulator", "noq", "quinn"], rows)
 
 
 # Beside others, over rates, RTTs and buffers ------------------------------------------------------------

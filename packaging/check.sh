@@ -48,7 +48,7 @@ fresh_debian() {
     mount -t proc proc "$work/root/proc"
 }
 
-# A server of Python's under Copa gives a file away.
+# A server of Python's under the default controller gives a file away.
 a_server() {
     cat >"$work/root/root/server.py" <<'PYTHON'
 import http.server, threading, urllib.request
@@ -58,10 +58,10 @@ page = urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/usr/bin/ce
 print(len(page))
 server.shutdown()
 PYTHON
-    size=$(inside cellpace run --cc copa --json /root/run.json -- python3 /root/server.py 2>/dev/null)
+    size=$(inside cellpace run --json /root/run.json -- python3 /root/server.py 2>/dev/null)
     [ "$size" = "$(stat -c %s "$work/root/usr/bin/cellpace")" ] || fail "run: $size bytes came"
     # One line for each connection that it took over.
-    grep -q '"outcome":"finished"' "$work/root/root/run.json" || fail "run: no connection was under copa"
+    grep -q '"outcome":"finished"' "$work/root/root/run.json" || fail "run: no connection was under a controller"
     rm "$work/root/root/server.py" "$work/root/root/run.json"
 }
 

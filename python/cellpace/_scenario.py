@@ -75,7 +75,7 @@ class Scenario:
 
     trace: TraceLike = "lte-driving"
     """When the link may deliver."""
-    flows: Iterable[Flow] = field(default_factory=lambda: [Flow("verus")])
+    flows: Iterable[Flow] = field(default_factory=lambda: [Flow("pace")])
     """The flows."""
     rtt: Quantity = "40ms"
     """Round-trip delay without queueing."""

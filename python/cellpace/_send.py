@@ -45,7 +45,7 @@ def send(
     host: str,
     port: int = 5260,
     *,
-    cc: ControllerLike | Iterable[ControllerLike] = "verus",
+    cc: ControllerLike | Iterable[ControllerLike] = "pace",
     bytes: str | None = None,
     duration: Quantity | None = None,
     unreliable: bool = False,

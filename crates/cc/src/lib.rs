@@ -54,7 +54,7 @@ pub use inspect::INSPECTED_VALUES;
 pub(crate) use params::{ControllerParams, ReceiverParams};
 pub use params::{MAX_FILE_BYTES, MarkovWalk, PeerCost, ReadFile};
 pub use registry::{
-    ControllerInfo, ControllerSpec, PeerHalf, SpecError, file_controllers, find_controller,
-    registry,
+    ControllerInfo, ControllerSpec, DEFAULT_CONTROLLER, PeerHalf, SpecError, file_controllers,
+    find_controller, registry,
 };
 pub use rtt::{RtoRule, RttEstimator};

@@ -69,6 +69,10 @@ impl ControllerInfo {
     }
 }
 
+/// The controller of every command that is not told of one: what is recommended where nothing is known of the path
+/// (`docs/reading-results.md`).
+pub const DEFAULT_CONTROLLER: &str = "pace";
+
 /// Returns all controllers that run by their name alone, in the order in which they are shown.
 pub fn registry() -> &'static [ControllerInfo] {
     static REGISTRY: &[ControllerInfo] = &[

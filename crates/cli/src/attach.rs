@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use cellpace_cc::ControllerSpec;
+use cellpace_cc::{ControllerSpec, DEFAULT_CONTROLLER};
 use cellpace_control::Ports;
 use cellpace_kernel::NAME;
 use clap::Args;
@@ -16,9 +16,9 @@ use crate::sample_options::SampleOptions;
 /// Arguments of `cellpace attach`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  cellpace attach --in 443 --cc verus
-  cellpace attach --in 80,443 --pid $(pidof caddy) --cc copa -v
-  cellpace attach --out 22 --cc copa     # connections that programs open
+  cellpace attach --in 443
+  cellpace attach --in 80,443 --pid $(pidof caddy) -v
+  cellpace attach --out 22     # connections that programs open
 
 The programs need no restart and no library, so that static ones and those in Go work, too. New
 connections at the ports are under the controller until this command ends; connections that exist
@@ -34,7 +34,7 @@ pub(crate) struct AttachArgs {
     #[arg(long = "out", value_name = "PORTS")]
     outgoing: Option<Ports>,
     /// The controller
-    #[arg(long, value_name = "CONTROLLER", default_value = "verus")]
+    #[arg(long, value_name = "CONTROLLER", default_value = DEFAULT_CONTROLLER)]
     cc: String,
     /// Programs in this cgroup, of version 2, and below it [default: all programs]
     #[arg(long, value_name = "PATH", conflicts_with = "pid")]

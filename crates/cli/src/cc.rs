@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 
 use cellpace_base::{Preset, split_name};
-use cellpace_cc::{ControllerInfo, file_controllers, find_controller, registry};
+use cellpace_cc::{
+    ControllerInfo, DEFAULT_CONTROLLER, file_controllers, find_controller, registry,
+};
 use clap::Args;
 
 use crate::catalogue::{entry, parameters, wrapped};
@@ -44,7 +46,7 @@ const ADVICE: [(&str, &str, &str); 10] = [
     ("a lossy link", "pace, bbr", "what they have does not fall with loss"),
     ("5G", "pace, bbr", "the others do not fill it; pace has less delay"),
     ("a bottleneck with L4S", "prague", "a queue of a millisecond"),
-    ("not known", "verus", "the default: short queues, and a share beside Cubic"),
+    ("not known", DEFAULT_CONTROLLER, "the default: nearly all of the link, short queue"),
 ];
 
 fn list() -> String {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cellpace_cc::DEFAULT_CONTROLLER;
 use cellpace_tcp::{
     BelowOnSystem, ClientServerOptions, FlowDriver, FlowOptions, FlowShare, GateOptions,
     KernelDriver, RelayOptions, TcpCongestionControl,
@@ -25,7 +26,7 @@ enum DriverArg {
 #[derive(Debug, Args)]
 pub(crate) struct FlowArgs {
     /// The controller
-    #[arg(long, value_name = "CONTROLLER", default_value = "verus")]
+    #[arg(long, value_name = "CONTROLLER", default_value = DEFAULT_CONTROLLER)]
     cc: String,
     /// Where the controller is: in the kernel (see `cellpace kernel`), in a gate in front of TCP, or
     /// at both ends, with acks inside the stream (client-server; the other end needs cellpace, too,

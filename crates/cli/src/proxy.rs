@@ -35,9 +35,9 @@ use crate::proxy_log::ProxyLog;
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("mode").required(true).args(["to", "socks5", "transparent"]))]
 #[command(after_help = "Examples:
-  cellpace proxy --listen 0.0.0.0:8081 --to 127.0.0.1:8080 --cc copa
-  cellpace proxy --listen 1080 --socks5 --control upstream --cc copa   # uploads from a vehicle
-  cellpace proxy --listen 8080 --transparent --rules apply --ports 80,443 --cc verus
+  cellpace proxy --listen 0.0.0.0:8081 --to 127.0.0.1:8080
+  cellpace proxy --listen 1080 --socks5 --control upstream   # uploads from a vehicle
+  cellpace proxy --listen 8080 --transparent --rules apply --ports 80,443
 
 Clients' connections are under the controller unless --control says otherwise; the other side is
 plain TCP. SIGTERM and Ctrl-C let open connections end for up to --drain; a second one cuts them.

@@ -24,9 +24,9 @@ use crate::output::complain;
 /// Arguments of `cellpace run`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  cellpace run --cc copa -v -- python3 -m http.server 8000
+  cellpace run -v -- python3 -m http.server 8000
   cellpace run --in 80,443 --not 10.0.0.0/8 --json flows.jsonl -- nginx -g 'daemon off;'
-  cellpace run --cc copa --out 22 -- rsync -a folder there:
+  cellpace run --out 22 -- rsync -a folder there:
 
 The TCP connections that the program accepts are under the controller, with --out those that it
 opens, with both options both. Its clients, its files and the network need no change. Signals go

@@ -49,7 +49,7 @@ extern "C" {
 #endif // __cplusplus
 
 // Chooses the controller of connections for which none is chosen by alcc_set_cc: `verus:r=2`,
-// `copa`, ... The default is `verus`.
+// `copa`, ... The default is `pace`.
 //
 // Returns 0, or -1 with errno EINVAL if there is no such controller; alcc_last_error says more.
 int alcc_default_cc(const char *controller);

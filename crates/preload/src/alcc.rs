@@ -85,7 +85,7 @@ impl From<FlowStats> for alcc_statistics {
 }
 
 /// Chooses the controller of connections for which none is chosen by alcc_set_cc: `verus:r=2`,
-/// `copa`, ... The default is `verus`.
+/// `copa`, ... The default is `pace`.
 ///
 /// Returns 0, or -1 with errno EINVAL if there is no such controller; alcc_last_error says more.
 ///

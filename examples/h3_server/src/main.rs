@@ -1,7 +1,7 @@
 //! Serves the files of a folder over HTTP/3:
 //!
 //!     h3_server files                                   # on this machine, at port 4433
-//!     h3_server files --listen 0.0.0.0:4443 --cc copa
+//!     h3_server files --listen 0.0.0.0:4443
 //!     h3_server files --listen 0.0.0.0:443 --certificate site.pem
 //!
 //! It gives up no privileges: run it as a user of its own, and for port 443 with CAP_NET_BIND_SERVICE
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use cellpace_base::{Span, parse_span};
-use cellpace_cc::ControllerSpec;
+use cellpace_cc::{ControllerSpec, DEFAULT_CONTROLLER};
 use cellpace_quic::identity::Identity;
 use clap::Parser;
 use h3_server::{Limits, RequestLog, Server};
@@ -32,7 +32,7 @@ struct Args {
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     /// The controller of each connection
-    #[arg(long, value_name = "CONTROLLER", default_value = "verus", value_parser = controller)]
+    #[arg(long, value_name = "CONTROLLER", default_value = DEFAULT_CONTROLLER, value_parser = controller)]
     cc: ControllerSpec,
     /// Where to listen; a port alone is on loopback
     #[arg(long, value_name = "[ADDR:]PORT", default_value = "4433", value_parser = address)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cellpace_base::{Span, parse_bytes};
-use cellpace_cc::ControllerSpec;
+use cellpace_cc::{ControllerSpec, DEFAULT_CONTROLLER};
 use cellpace_lab::EventLog;
 use cellpace_lab::transfer::{
     DataSource, FlowData, Transfer, TransferConditions, TransferFlow, made_up, shown_address,
@@ -38,7 +38,7 @@ Between two machines, with a file and a key that both have:
   cellpace send HOST --key path.key file.bin           # here
 
 Inside QUIC, to a receiver that has the same key, or names this side's fingerprint as this side does its own:
-  cellpace send HOST --quic --key path.key --cc copa file.bin
+  cellpace send HOST --quic --key path.key file.bin
   cellpace send HOST --quic --peer sha256:... file.bin # `cellpace key` there prints it
 
 All is encrypted, also inside QUIC, and only who has the key can receive it: without --key your own one, which the
@@ -52,7 +52,7 @@ pub(crate) struct SendArgs {
     #[arg(value_name = "FILE|-")]
     file: Option<PathBuf>,
     /// The controller; repeated, one flow under each
-    #[arg(long = "cc", value_name = "CONTROLLER", default_value = "verus", value_parser = controller)]
+    #[arg(long = "cc", value_name = "CONTROLLER", default_value = DEFAULT_CONTROLLER, value_parser = controller)]
     pub(super) controllers: Vec<ControllerSpec>,
     /// Send this many made-up bytes, in each flow
     #[arg(long, value_name = "SIZE", conflicts_with = "file", value_parser = bytes)]

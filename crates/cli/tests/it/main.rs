@@ -15,6 +15,8 @@ mod conform;
 #[cfg(target_os = "linux")]
 mod dashboard;
 #[cfg(target_os = "linux")]
+mod defaults;
+#[cfg(target_os = "linux")]
 mod documentation;
 mod documents;
 mod english;

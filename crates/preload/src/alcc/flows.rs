@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use cellpace_cc::{ControllerSpec, MAX_FILE_BYTES};
+use cellpace_cc::{ControllerSpec, DEFAULT_CONTROLLER, MAX_FILE_BYTES};
 use cellpace_control::message::Token;
 use cellpace_control::{FlowName, Owner};
 use cellpace_tcp::{FlowHandle, FlowOptions, FlowOutcome, FlowStats, RelayEngine};
@@ -195,7 +195,7 @@ impl ProcessFlows {
     fn controller(&self, place: Option<DescriptorFile>) -> Result<ControllerSpec, CallFailure> {
         let state = self.state();
         let chosen = place.and_then(|place| state.chosen.get(&place)).or(state.default.as_ref());
-        chosen.cloned().map_or_else(|| controller("verus"), Ok)
+        chosen.cloned().map_or_else(|| controller(DEFAULT_CONTROLLER), Ok)
     }
 
     pub(crate) fn statistics(&self, fd: c_int) -> Result<FlowStats, CallFailure> {
