@@ -3,8 +3,8 @@
 
     python3 evaluation/conformance.py NAME=FILE.json...
 
-Prints a table in Markdown: a row for each figure, a column for each result, and the controllers in the simulator of the
-first result. What is out of bounds is bold.
+Prints a table in Markdown: a row for each figure that is out of bounds somewhere (bold), a column for each result and for
+the controllers in the simulator of the first result, and below it the figures that are within bounds everywhere.
 """
 
 import json
@@ -36,19 +36,23 @@ def main(words):
     ours = [of["cc"] for of in results[0]["scenarios"][0]["checks"][0]["reference"]]
     header = ["scenario", "figure", "bound"] + names + [f"{cc} (sim)" for cc in ours]
     print("| " + " | ".join(header) + " |\n" + "|---" * len(header) + "|")
+    within = []
     for place, scenario in enumerate(results[0]["scenarios"]):
         for at, check in enumerate(scenario["checks"]):
             measured = [result["scenarios"][place]["checks"][at] for result in results]
             row = [scenario["name"], check["figure"], bound(check)]
-            row += [cell(of) for of in measured] + [cell(of) for of in check["reference"]]
-            print("| " + " | ".join(row) + " |")
+            checks = measured + check["reference"]
+            if all(of["passed"] for of in checks):
+                within.append(f"{row[0]} ({row[1]} {row[2]})")
+            else:
+                print("| " + " | ".join(row + [cell(of) for of in checks]) + " |")
     passed = [str(sum(of["verdict"] == "pass" for of in result["scenarios"])) for result in results]
     passes = lambda cc: sum(  # noqa: E731
         all(of["passed"] for check in scenario["checks"] for of in check["reference"] if of["cc"] == cc)
         for scenario in results[0]["scenarios"]
     )
     row = ["**passes**", f"of {len(results[0]['scenarios'])}", ""] + passed + [str(passes(cc)) for cc in ours]
-    print("| " + " | ".join(row) + " |")
+    print("| " + " | ".join(row) + " |\n\nWithin bounds everywhere: " + "; ".join(within) + ".")
 
 
 if __name__ == "__main__":

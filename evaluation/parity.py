@@ -7,8 +7,11 @@ from program import ROOT, table
 def tables():
     document = json.loads((ROOT / "evaluation" / "parity.json").read_text())
     rows = document["rows"]
+    cells = {cc: [row for row in rows if row["cc"] == cc] for cc in dict.fromkeys(row["cc"] for row in rows)}
+    whole = [f"`{cc}`" for cc, of in cells.items() if all(row["verdict"] == "same" for row in of)]
     text = table(["controller", "cells within", "furthest throughput, Mbit/s: real for simulated", "median, ms", "p95, ms"],
-                 [by_controller(cc, [row for row in rows if row["cc"] == cc]) for cc in dict.fromkeys(row["cc"] for row in rows)])
+                 [by_controller(cc, of) for cc, of in cells.items() if f"`{cc}`" not in whole])
+    text += f"\nIn all six: {', '.join(whole)}.\n"
     count = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in ("same", "within", "differs")}
     late = sorted(row["late_us"]["p99"] for row in rows)
     text += (f"\nOf {len(rows)} cells, {count['same']} are within the tolerances, {count['within']} within them of what the "

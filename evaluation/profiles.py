@@ -23,7 +23,7 @@ def tables():
             for cc in CONTROLLERS]
     changes = [off for by_cc in found.values() for cc in CONTROLLERS for off in by_cc[cc]]
     near = sum(abs(off) <= NEAR for off in changes)
-    return {"profile-controllers": table(["controller", *found], rows),
+    return {"profile-controllers": table(["change, %", *found], rows),
             "answer-profiles": f"{near} of {len(changes)} figures of controllers within {100 * NEAR:.0f} %"}
 
 
@@ -45,4 +45,4 @@ def fitted(profile, source):
 
 
 def flagged(off):
-    return f"{100 * off:+.0f} %" if abs(off) <= NEAR else f"**{100 * off:+.0f} %**"
+    return f"{100 * off:+.0f}" if abs(off) <= NEAR else f"**{100 * off:+.0f}**"

@@ -32,12 +32,14 @@ QUEUES = {"2 MB": "droptail:2MB", "60 kB": "droptail:60kB", "FQ-CoDel": "fq_code
 RTTS = [40 + tenths / 10 for tenths in range(11)]
 # Student's t for 95 % and eleven RTTs.
 T = 2.228
+# What cells of `share_and_delay` have.
+SHARE_AND_DELAY = "utilization, % / p95, ms"
 CALL = '[[flow]]\nudp = "500kbit"\n'
 
 
 def tables():
     shared, answer = flows()
-    return {"choice": choice(), "loss": loss(), "video": video(), "l4s": l4s(), "copa-delta": copa(), "sprout-rate": sprout(), "alone": alone(),
+    return {"choice": choice(), "loss": loss(), "video": video(), "l4s": l4s(), "copa-delta": copa(), "alone": alone(),
             "flows": shared, "answer-flows": answer}
 
 
@@ -51,9 +53,10 @@ def choice():
     for cc in CONTROLLERS:
         call = [run["per_flow"][0]["queue_delay_ms"]["p95"] for run in shared("hspa-walking", CALL + flow(cc))]
         kilobytes = mean(run["throughput_mbps"] for run in first["lte-driving", cc]) / 8 * 1000
-        rows.append([f"`{cc}`", share_and_delay(alone["lte-driving", cc]), f"{mean(call):.0f} ms", f"{kilobytes:.0f} kB",
+        rows.append([f"`{cc}`", share_and_delay(alone["lte-driving", cc]), f"{mean(call):.0f}", f"{kilobytes:.0f}",
                      beside_cubic(cc, "60 kB"), share(lossy["lte-driving", cc]), share_and_delay(alone["5g-midband", cc])])
-    return table(["controller", "bulk", "a call beside it", "first second", "beside Cubic", "with 1 % loss", "5G"], rows)
+    return table(["controller", "bulk, % / ms", "a call beside it, ms", "first second, kB", "beside Cubic, %", "with 1 % loss, %",
+                  "5G, % / ms"], rows)
 
 
 def shared(trace, flows, queue="2 MB", seconds=60, skip=10, rtt=40):
@@ -68,7 +71,7 @@ def beside_cubic(cc, queue):
         return 100 * mean(map(first_share, shared("constant:12mbit", flow(cc) + flow("cubic"), queue, rtt=rtt)))
 
     shares = [of(rtt) for rtt in RTTS]
-    return f"{mean(shares):.0f} ± {T * stdev(shares) / sqrt(len(shares)):.0f} %"
+    return f"{mean(shares):.0f} ± {T * stdev(shares) / sqrt(len(shares)):.0f}"
 
 
 def first_share(run):
@@ -83,7 +86,7 @@ def flow(cc):
 
 def loss():
     found = {lost: means(LOSS_LINKS, LOSS_CONTROLLERS, "--loss", lost, "--duration", "60s") for lost in LOSSES}
-    header = ["controller"] + [f"{link.removeprefix('constant:')}, {lost.replace('%', ' %')}"
+    header = [SHARE_AND_DELAY] + [f"{link.removeprefix('constant:')}, {lost.replace('%', ' %')}"
                                for link in LOSS_LINKS for lost in LOSSES]
     return table(header, [[f"`{cc}`"] + [share_and_delay(found[lost][link, cc]) for link in LOSS_LINKS for lost in LOSSES]
                           for cc in LOSS_CONTROLLERS])
@@ -94,14 +97,14 @@ def loss():
 def video():
     """Rate of the frames, 95th percentile of the frame delay, late frames."""
     found = means(VIDEO_LINKS, VIDEO_CONTROLLERS, "--video", "fps=30", "--duration", "60s")
-    return table(["controller"] + [link.removeprefix("constant:") for link in VIDEO_LINKS],
+    return table(["Mbit/s / ms / % late"] + [link.removeprefix("constant:") for link in VIDEO_LINKS],
                  [[f"`{cc}`"] + [frames(found[link, cc]) for link in VIDEO_LINKS] for cc in VIDEO_CONTROLLERS])
 
 
 def frames(runs):
     videos = [run["per_flow"][0]["video"] for run in runs]
     rate, late = (mean(video[figure] for video in videos) for figure in ("bitrate_mbps", "late"))
-    return f"{rate:.1f} / {mean(video['frame_delay_ms']['p95'] for video in videos):.0f} ms / {100 * late:.0f} %"
+    return f"{rate:.1f} / {mean(video['frame_delay_ms']['p95'] for video in videos):.0f} / {100 * late:.0f}"
 
 
 # L4S --------------------------------------------------------------------------------------------
@@ -119,11 +122,6 @@ def copa():
     return by_trace(traces, ccs)
 
 
-def sprout():
-    """Where its model of the link ends."""
-    return by_trace(["lte-driving", "lte-stationary", "5g-midband"], ["sprout", "sprout:max_rate=auto"])
-
-
 def alone():
     """What a controller has alone, beside its own kind, and beside Cubic."""
     rows = []
@@ -132,9 +130,10 @@ def alone():
         for count in (1, 2):
             runs = shared("constant:12mbit", flow(cc) * count)
             got = mean(run["per_flow"][0]["throughput_mbps"] for run in runs)
-            row.append(f"{got:.1f} Mbit/s / {mean(run['queue_delay_ms']['p95'] for run in runs):.0f} ms")
+            row.append(f"{got:.1f} / {mean(run['queue_delay_ms']['p95'] for run in runs):.0f}")
         rows.append(row + [beside_cubic(cc, queue) for queue in QUEUES])
-    return table(["controller", "alone", "beside another", *(f"beside Cubic, {queue}" for queue in QUEUES)], rows)
+    return table(["controller", "alone, Mbit/s / ms", "beside another, Mbit/s / ms",
+                  *(f"beside Cubic, {queue}, %" for queue in QUEUES)], rows)
 
 
 def flows():
@@ -145,19 +144,19 @@ def flows():
         row = [f"`{cc}`"]
         for trace in ("constant:12mbit", "lte-driving"):
             runs = shared(trace, flow(cc) * 4, seconds=120)
-            row.append(f"{mean(run['jain'] for run in runs):.2f} / {mean(run['queue_delay_ms']['p95'] for run in runs):.0f} ms")
+            row.append(f"{mean(run['jain'] for run in runs):.2f} / {mean(run['queue_delay_ms']['p95'] for run in runs):.0f}")
         late = flow(cc) + 'start = "30s"\n' + flow(cc)
         shares = map(first_share, shared("constant:12mbit", late, seconds=150, skip=40))
-        rows.append(row + [f"{100 * mean(shares):.0f} %"])
+        rows.append(row + [f"{100 * mean(shares):.0f}"])
     jain, p95 = rows[0][1].split(" / ")
-    return (table(["controller", "four on 12 Mbit/s", "four on lte-driving", "a late-comer's share"], rows),
-            f"Jain's index {jain} over seconds, p95 of the queue delay {p95}")
+    return (table(["Jain's index / ms", "four on 12 Mbit/s", "four on lte-driving", "a late-comer's share, %"], rows),
+            f"Jain's index {jain} over seconds, p95 of the queue delay {p95} ms")
 
 
 def by_trace(traces, ccs, *options):
     runs = means(traces, ccs, *options)
     rows = [[f"`{cc}`"] + [share_and_delay(runs[trace, cc]) for trace in traces] for cc in ccs]
-    return table(["controller"] + traces, rows)
+    return table([SHARE_AND_DELAY] + traces, rows)
 
 
 def means(traces, ccs, *options, seeds=SEEDS):
@@ -169,8 +168,8 @@ def means(traces, ccs, *options, seeds=SEEDS):
 
 
 def share(runs):
-    return f"{100 * mean(run['utilization'] for run in runs):.0f} %"
+    return f"{100 * mean(run['utilization'] for run in runs):.0f}"
 
 
 def share_and_delay(runs):
-    return f"{share(runs)} / {mean(run['queue_delay_ms']['p95'] for run in runs):.0f} ms"
+    return f"{share(runs)} / {mean(run['queue_delay_ms']['p95'] for run in runs):.0f}"

@@ -31,31 +31,18 @@ import reading
 import servers
 import small_requests
 from page_picture import picture
-from program import ROOT, TRACES, call, compare, table, write
-
-CONTROLLERS = ["verus", "verus:r=4", "verus:r=6", "copa", "sprout", "bbr", "bbr3", "cubic", "newreno", "bic", "vegas",
-               "ledbat", "mdi", "pace", "c2tcp", "vivace"]
+from program import ROOT, TRACES, call, write
 
 
 def readme():
-    """The table of all profiles, and the picture of README.md."""
-    # lte-driving and 5g-midband stand in the table "which controller for what".
-    shown = [profile for profile in originals.PROFILES if profile not in ("lte-driving", "5g-midband")]
-    repeated = compare(shown, CONTROLLERS, "--repeat", 5)["repeated"]
-    means = {(run["trace"], run["cc"]): run for run in repeated}
-
-    def cell(profile, cc):
-        mean = means[(profile, cc)]
-        return f"{100 * mean['utilization']['mean']:.0f} % / {mean['queue_delay_p95_ms']['mean']:.0f} ms"
-
-    rows = [[f"`{cc}`"] + [cell(profile, cc) for profile in shown] for cc in CONTROLLERS]
+    """The picture of README.md."""
     with tempfile.TemporaryDirectory() as folder:
         drawn = ["verus", "verus:r=6", "copa", "bbr", "cubic", "ledbat"]
         args = [word for cc in drawn for word in ("--cc", cc)]
         page = Path(folder) / "page.html"
         call("compare", "--trace", "lte-driving", "--duration", "60s", *args, "--report", page)
         write(ROOT / "docs" / "img" / "lte-driving-scatter.svg", picture(page, "Throughput against queue delay"))
-    return {"results": table(["controller"] + shown, rows)}
+    return {}
 
 
 def mdi():
