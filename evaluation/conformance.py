@@ -43,7 +43,7 @@ def main(words):
             row = [scenario["name"], check["figure"], bound(check)]
             checks = measured + check["reference"]
             if all(of["passed"] for of in checks):
-                within.append(f"{row[0]} ({row[1]} {row[2]})")
+                within.append(f"{row[0]} ({row[1]})")
             else:
                 print("| " + " | ".join(row + [cell(of) for of in checks]) + " |")
     passed = [str(sum(of["verdict"] == "pass" for of in result["scenarios"])) for result in results]
@@ -52,7 +52,7 @@ def main(words):
         for scenario in results[0]["scenarios"]
     )
     row = ["**passes**", f"of {len(results[0]['scenarios'])}", ""] + passed + [str(passes(cc)) for cc in ours]
-    print("| " + " | ".join(row) + " |\n\nWithin bounds everywhere: " + "; ".join(within) + ".")
+    print("| " + " | ".join(row) + " |\n\nWithin bounds everywhere: " + ", ".join(within) + ".")
 
 
 if __name__ == "__main__":
