@@ -93,7 +93,7 @@ pub(super) struct Sample {
 const STEP: u64 = 5 * ONE / 64;
 /// A jump is longer than 1/32 of the base, 500 us, and two packets at the flow's own rate.
 const JUMP: (u64, u64, u64) = (32, 500, 2);
-/// Jumps that are a second apart, the last one in the last twenty.
+/// Jumps that are a second apart, the last one in the last ten.
 const SERIES: (Span, Span) = (Span::from_secs(1), Span::from_secs(10));
 /// Elasticities above the first speak for a longer path, below the second for a full link; the third
 /// proves that the link was not full. Once that is proven, the fourth and fifth take the place of the

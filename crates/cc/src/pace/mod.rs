@@ -81,6 +81,7 @@ impl Pace {
     /// Packets per base RTT in quarters of the window, and where it grows exponentially.
     const PACING: u64 = 5;
     const FAST_PACING: u64 = 8;
+    /// Packets that may leave at once.
     const BURST: u64 = 4;
     /// The smallest window of a search: one or two packets stop when an ack is lost.
     const SEARCH_LEAST: u64 = 4 * ONE;
