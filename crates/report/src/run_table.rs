@@ -273,7 +273,7 @@ mod tests {
                 arrow_schema::DataType::Utf8 => "text".to_owned(),
                 kind => kind.to_string().to_lowercase(),
             };
-            let missing = if field.is_nullable() { ", or missing" } else { "" };
+            let missing = if field.is_nullable() { "?" } else { "" };
             let expected = format!("| `{}` | {kind}{missing} |", field.name());
             assert!(row.starts_with(&expected), "{row}\nis not {expected}");
         }

@@ -154,7 +154,7 @@ mod tests {
                 DataType::Dictionary(..) => "dictionary of text".to_owned(),
                 kind => kind.to_string().to_lowercase(),
             };
-            let missing = if *is_optional { ", or missing" } else { "" };
+            let missing = if *is_optional { "?" } else { "" };
             let expected = format!("| `{name}` | {kind}{missing} |");
             assert!(row.starts_with(&expected), "{row}\nis not {expected}");
         }
