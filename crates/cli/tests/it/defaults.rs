@@ -61,7 +61,7 @@ fn named(text: &str) -> Vec<(&str, &str)> {
 #[test]
 fn the_default_of_every_command_is_the_one_that_is_recommended() {
     for command in COMMANDS {
-        let help = Folder::new().run_args(&[command, "--help"]).stdout;
+        let help = Folder::new().run_args([command, "--help"]).stdout;
         let expected = format!("[default: {DEFAULT_CONTROLLER}]");
         assert!(help.contains(&expected), "{command} --help does not say {expected}");
     }
@@ -71,7 +71,7 @@ fn the_default_of_every_command_is_the_one_that_is_recommended() {
     assert!(send.contains(&format!("= \"{DEFAULT_CONTROLLER}\",")), "_send.py");
     let scenario = text("python/cellpace/_scenario.py");
     assert!(scenario.contains(&format!("[Flow(\"{DEFAULT_CONTROLLER}\")]")), "_scenario.py");
-    let advice = Folder::new().run_args(&["cc"]).stdout;
+    let advice = Folder::new().run_args(["cc"]).stdout;
     let unknown = advice.lines().find(|line| line.trim_start().starts_with("not known"));
     assert!(unknown.is_some_and(|line| line.contains(DEFAULT_CONTROLLER)), "{advice}");
 }
@@ -87,7 +87,7 @@ fn examples_leave_the_controller_to_the_default() {
         }
     }
     for command in COMMANDS {
-        let help = Folder::new().run_args(&[command, "--help"]).stdout;
+        let help = Folder::new().run_args([command, "--help"]).stdout;
         for (line, cc) in named(&help) {
             assert_eq!(cc, DEFAULT_CONTROLLER, "{command} --help: {line}");
         }
