@@ -127,7 +127,7 @@ def against_native(cells):
         row = [called, max(cells[f"{how.split('/')[0]}/{name}"]["runs"] for name in found)]
         for key in FIGURES:
             values = [ratio[key] for ratio in found.values()]
-            row.append(f"{within(found, key)} ({min(values):.2f} to {max(values):.2f})")
+            row.append(f"{within(found, key)} ({min(values):.2f}–{max(values):.2f})")
         rows.append(row + [overlap(cells, how.split("/")[0], beside)])
     text = table(["", "runs", "throughput within 2 %", "median within 5 %", "p95 within 20 %", "overlap"], rows)
     return text + f"\nOf {len(names(cells))} cells; in brackets the least and the largest share of native's.\n"

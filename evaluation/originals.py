@@ -132,9 +132,9 @@ def claims():
             share = runs[(name, cc)]["throughput_mbps"] / cubic["throughput_mbps"]
             times = cubic["queue_delay_ms"]["mean"] / runs[(name, cc)]["queue_delay_ms"]["mean"]
             tenth[r] += times >= 10
-            row.append(f"{100 * share:.0f} %, {times:.0f}×")
+            row.append(f"{100 * share:.0f}, {times:.0f}×")
         rows.append(row)
-    text = table(["trace", "Cubic, Mbit/s", "mean queue delay, ms", "Verus R=2", "R=4", "R=6"], rows)
+    text = table(["trace", "Cubic, Mbit/s", "mean queue delay, ms", "Verus R=2, %, times", "R=4", "R=6"], rows)
     text += (f"\nAn order of magnitude below Cubic's mean delay: R=2 on {tenth[2]}, R=4 on {tenth[4]}, R=6 on {tenth[6]} "
              f"of {len(names)} traces.\n")
     return text, f"With R=2 a tenth of Cubic's mean queue delay on {tenth[2]} of {len(names)} traces"

@@ -9,7 +9,7 @@ SEEDS = 5
 CONTROLLERS = ["verus", "verus:r=4", "verus:r=6", "mdi", "copa", "sprout", "pace", "vegas", "ledbat", "bbr", "bbr3",
                "cubic", "newreno", "c2tcp", "vivace"]
 LOSSES = ["0%", "1%"]
-LOSS_LINKS = ["lte-driving", "constant:12mbit"]
+LOSS_LINKS = ["constant:12mbit"]
 LOSS_CONTROLLERS = ["verus", "mdi", "copa", "sprout", "pace", "vegas", "bbr", "bbr3", "cubic", "c2tcp", "vivace"]
 VIDEO_LINKS = ["lte-driving", "hspa-walking", "5g-midband", "constant:12mbit"]
 VIDEO_CONTROLLERS = ["scream", "copa", "pace", "vivace", "c2tcp", "vegas", "verus", "mdi", "bbr", "cubic"]
@@ -39,7 +39,7 @@ CALL = '[[flow]]\nudp = "500kbit"\n'
 
 def tables():
     shared, answer = flows()
-    return {"choice": choice(), "loss": loss(), "video": video(), "l4s": l4s(), "copa-delta": copa(), "alone": alone(),
+    return {"choice": choice(), "loss": loss(), "video": video(), "l4s": l4s(), "alone": alone(),
             "flows": shared, "answer-flows": answer}
 
 
@@ -114,13 +114,6 @@ def l4s():
 
 
 # Single figures ---------------------------------------------------------------------------------
-
-def copa():
-    """Copa's share is a choice: 1/delta packets in the queue, and a link that does not stand still."""
-    traces = ["constant:12mbit", "lte-driving", "umts-driving", "5g-midband"]
-    ccs = ["copa", "copa:delta=0.25", "copa:delta=0.1"]
-    return by_trace(traces, ccs)
-
 
 def alone():
     """What a controller has alone, beside its own kind, and beside Cubic."""

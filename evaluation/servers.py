@@ -252,7 +252,7 @@ def tables():
 
     def cell(found):
         requests, cpu = zip(*found)
-        return f"{min(requests):.2f} to {max(requests):.2f}, {min(cpu):.2f} to {max(cpu):.2f}"
+        return f"{min(requests):.2f}–{max(requests):.2f}, {min(cpu):.2f}–{max(cpu):.2f}"
 
     rows = [[group, way, *(cell(found[column]) for column in columns)]
             for (group, way), found in ranges.items() if any(set(one) != {(1.0, 1.0)} for one in found.values())]
