@@ -32,6 +32,7 @@ use cellpace_mdi::{
     test_vector, write_samples,
 };
 use cellpace_path::profile::LinkProfile;
+use cellpace_path::queue::Bottleneck;
 use cellpace_path::schedule::{Trace, TraceFiles};
 use cellpace_path::{Packet, QueueSpec, TraceSpec};
 use cellpace_sim::{AckPolicy, FlowSpec, Scenario, run};
@@ -240,7 +241,8 @@ fn quantities(text: &str) {
 
 /// Every packet that enters a queue leaves it or is dropped, once.
 fn fill(spec: &QueueSpec) {
-    let mut queue = spec.build(Random::seeded(1, 1));
+    let link = || Bottleneck { rate: Rate::from_mbps(12.0), rtt: Span::from_millis(40) };
+    let mut queue = spec.build(Random::seeded(1, 1), link);
     let mut drops = Vec::new();
     let mut left = 0;
     for id in 0..64 {
