@@ -19,7 +19,7 @@ from program import CELLPACE, ROOT, call, compare, real, table, write
 
 TRACES = ["city-drive", "verizon-lte-short"]
 CONTROLLERS = ["verus", "copa", "bbr"]
-OWN = ["noq:cc=cubic", "noq:cc=bbr", "quinn:cc=cubic", "quinn:cc=bbr"]
+OWN = ["cubic", "bbr"]
 SECONDS = 60
 REAL_SECONDS = 20
 RUNS = 3
@@ -39,15 +39,18 @@ def virtual():
         for cc in CONTROLLERS:
             cells = ["{:.2f}, {:.1f} / {:.0f}".format(*runs[name]) for name in (cc, f"{cc} in noq", f"{cc} in quinn")]
             rows.append([trace, f"`{cc}`", *cells])
-        for stack in OWN:
-            # A connection may end before its time, which is part of the answer.
-            done = subprocess.run([CELLPACE, "compare", "--trace", real(trace), "--cc", "fixed", "--stack", stack,
-                                   "--duration", f"{SECONDS}s", "--json", "-"], capture_output=True, text=True)
-            text = ("{:.2f}, {:.1f} / {:.0f}".format(*figures(json.loads(done.stdout)["runs"][0])) if done.returncode == 0
-                    else re.search(r"the connection ended after [\d.]+ s", done.stderr)[0])
-            library = 0 if stack.startswith("noq") else 1
-            rows.append([trace, f"`{stack}`", "", *([text, ""] if library == 0 else ["", text])])
+        for cc in OWN:
+            rows.append([trace, f"the library's `{cc}`", "", *(own(trace, library, cc) for library in ("noq", "quinn"))])
     return table(["trace", "controller", "simulator", "noq", "quinn"], rows)
+
+
+def own(trace, library, cc):
+    """What a library's own controller has. A connection may end before its time, which is part of the answer."""
+    done = subprocess.run([CELLPACE, "compare", "--trace", real(trace), "--cc", "fixed", "--stack", f"{library}:cc={cc}",
+                           "--duration", f"{SECONDS}s", "--json", "-"], capture_output=True, text=True)
+    if done.returncode != 0:
+        return re.search(r"the connection ended after [\d.]+ s", done.stderr)[0]
+    return "{:.2f}, {:.1f} / {:.0f}".format(*figures(json.loads(done.stdout)["runs"][0]))
 
 
 def recorded():
