@@ -76,7 +76,7 @@ def schemas(short):
 def controllers(short):
     """The page of controllers with the parameters of each."""
     names = [line.split()[0] for line in call("cc").split("\n\n")[0].splitlines()]
-    parts = [short.replace("; `./dev book` writes them below for every\ncontroller", "").rstrip() + "\n"]
+    parts = [short.replace("; `./dev book` writes them below for every controller", "").rstrip() + "\n"]
     parts += [f"## {name}\n\n```text\n{call('cc', name, '--all').rstrip()}\n```\n" for name in names]
     return "\n".join(parts)
 

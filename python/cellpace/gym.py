@@ -9,6 +9,23 @@ Importing this module registers ``cellpace/Link-v0`` with Gymnasium (``pip insta
     envs = gymnasium.make_vec("cellpace/Link-v0", num_envs=64, rtt=("20ms", "100ms"))
 
 Arguments are those of ``LinkEnv``. Time is virtual: the link waits for the policy.
+
+Conventions of observations (of so many steps), actions and rewards:
+
+``default`` (4)
+    ln(RTT / least RTT), RTT gradient, acknowledged / sent, loss ratio, ln(window / (largest throughput x least RTT)),
+    silence / smoothed RTT. Action: window times 2^a, a from -1 to 1. Reward: ln(1 + throughput / 100 kbit/s)
+    - ln(RTT / least RTT) - 10 loss ratio.
+``aurora`` (2019, 10)
+    RTT gradient, mean RTT / least mean RTT, sent / acknowledged. Action: pacing rate times 1 + 0.025 a, or over
+    1 - 0.025 a below 0, a from -40 to 40. Reward: 0.01 throughput in packets/s - mean RTT in s - 2 loss ratio.
+``orca`` (2020, 10)
+    Throughput, pacing and losses over the largest throughput, acks / window, step in RTTs, least / smoothed RTT, delay
+    metric. Action: window 4^a times Cubic's, a from -1 to 1. Reward: (throughput - 5 loss rate) / largest throughput
+    x delay metric.
+``mvfst`` (2019, 2)
+    Sum, mean, deviation, minimum and maximum of 20 fields, then the last actions. Action: window kept, halved, 10
+    packets less or more, doubled. Reward: 0.1 throughput in MB/s - 0.01 largest delay in ms.
 """
 
 from __future__ import annotations

@@ -106,9 +106,8 @@ fn what_the_program_writes_has_its_schema() {
 
 const INTRODUCTION: &str = "# Results as JSON
 
-Every result names its schema in the field `schema`. Within a version fields are only added; a changed meaning is a
-new version. Each section below names a JSON Schema file in [schemas](schemas), which tests hold against what the
-program writes and which has every field with its meaning. `./dev book` writes them below each heading.
+Every result names its schema in the field `schema`. Within a version fields are only added. Each section below names a
+JSON Schema file in [schemas](schemas), which has every field with its meaning. `./dev book` writes them below each heading.
 ";
 
 #[test]
