@@ -263,23 +263,6 @@ mod tests {
     }
 
     #[test]
-    fn the_documentation_has_every_column() {
-        let table = run_table(Vec::new(), &[]).unwrap();
-        let page = include_str!("../../../docs/reference/run-table.md");
-        let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| `")).collect();
-        assert_eq!(rows.len(), table.num_columns());
-        for (row, field) in rows.iter().zip(table.schema().fields()) {
-            let kind = match field.data_type() {
-                arrow_schema::DataType::Utf8 => "text".to_owned(),
-                kind => kind.to_string().to_lowercase(),
-            };
-            let missing = if field.is_nullable() { "?" } else { "" };
-            let expected = format!("| `{}` | {kind}{missing} |", field.name());
-            assert!(row.starts_with(&expected), "{row}\nis not {expected}");
-        }
-    }
-
-    #[test]
     fn what_is_written_reads_back_with_its_schema_and_the_error_of_a_failed_run() {
         let mut rows: Vec<RunRow> = example::comparison().runs.iter().map(RunRow::of).collect();
         rows[1].result = Err("made up".to_owned());
