@@ -108,7 +108,10 @@ impl Size {
         }
         match parse_window(text) {
             Ok(window) => Limit::of(window, owner).map(Self::Fixed),
-            Err(source) => Err(PathError::Quantity { what: owner.into(), source }),
+            Err(source) => {
+                let source = with_all_units(source);
+                Err(PathError::Quantity { what: owner.into(), source })
+            }
         }
     }
 
@@ -131,5 +134,23 @@ impl Size {
                 bytes(link, bdp * link.rtt.as_secs_f64())
             }
         }
+    }
+}
+
+/// The error with the units of sizes and of times.
+fn with_all_units(error: QuantityError) -> QuantityError {
+    const EXAMPLE: &str = "a size like 100pkts, 150kB, 500ms or 2bdp";
+    const KNOWN: &str = "pkts, B, kB, MB, GB, KiB, MiB, GiB, kbit, mbit, us, ms, s and bdp";
+    match error {
+        QuantityError::NotANumber { text, .. } => {
+            QuantityError::NotANumber { text, example: EXAMPLE }
+        }
+        QuantityError::UnitMissing { text, .. } => {
+            QuantityError::UnitMissing { text, example: EXAMPLE }
+        }
+        QuantityError::UnknownUnit { text, unit, .. } => {
+            QuantityError::UnknownUnit { text, unit, known: KNOWN }
+        }
+        other => other,
     }
 }

@@ -355,7 +355,7 @@ mod tests {
     fn a_missing_unit_is_named() {
         assert_eq!(
             error_of("droptail:100"),
-            "droptail: `100` needs a unit; write a size like 100pkts or 150kB"
+            "droptail: `100` needs a unit; write a size like 100pkts, 150kB, 500ms or 2bdp"
         );
         assert_eq!(
             error_of("codel:target=5"),
