@@ -1,11 +1,12 @@
-//! Writes the list of the claim files and recordings below `papers/`, which the library embeds.
+//! Writes the list of the claim files and recordings below `papers/`, which the library embeds. The crate has a
+//! link to the folder of the repository, which a published crate contains.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers").canonicalize()?;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("papers").canonicalize()?;
     println!("cargo::rerun-if-changed={}", folder.display());
     let mut files = Vec::new();
     for entry in fs::read_dir(&folder)? {

@@ -3,6 +3,8 @@
 //! A cargo of its own does it, below this crate's folder for output: as a dependency, the library would
 //! get the features that the program wants of crates they share, C libraries among them, which have no
 //! place in a program that is preloaded.
+//!
+//! A published crate is built without the sources of the library, and carries none.
 
 use std::env;
 use std::ffi::OsString;
@@ -16,9 +18,10 @@ const FILE: &str = "libcellpace.so";
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let file = out_dir().join(FILE);
-    // An empty file means that there is no library: other C libraries load none that is built for glibc.
+    let missing = why_missing();
+    // An empty file means that there is no library.
     let mut bytes = Vec::new();
-    if variable("CARGO_CFG_TARGET_OS") == "linux" && variable("CARGO_CFG_TARGET_ENV") == "gnu" {
+    if missing.is_empty() {
         let built = build();
         bytes = fs::read(&built).unwrap_or_else(|error| panic!("{}: {error}", built.display()));
         watch(&built.with_extension("d"));
@@ -28,7 +31,24 @@ fn main() {
     let mut hasher = DefaultHasher::new();
     hasher.write(&bytes);
     println!("cargo::rustc-env=CELLPACE_LIBRARY_HASH={:016x}", hasher.finish());
-    println!("cargo::rustc-env=CELLPACE_TARGET={}", variable("TARGET").display());
+    println!("cargo::rustc-env=CELLPACE_LIBRARY_MISSING={missing}");
+}
+
+/// Says why there is no library, and what to do; empty where there is one.
+fn why_missing() -> String {
+    // Other C libraries load none that is built for glibc.
+    if variable("CARGO_CFG_TARGET_OS") != "linux" || variable("CARGO_CFG_TARGET_ENV") != "gnu" {
+        let target = variable("TARGET");
+        return format!("built for {}: use a build for glibc", target.display());
+    }
+    if !manifest().is_file() {
+        let crate_version = env!("CARGO_PKG_VERSION");
+        return format!(
+            "built from the published crate {crate_version}: let CELLPACE_PRELOAD name that of a package, or build \
+             in the repository"
+        );
+    }
+    String::new()
 }
 
 fn variable(name: &str) -> OsString {

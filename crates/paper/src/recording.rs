@@ -16,12 +16,12 @@ use crate::embedded::RECORDED;
 use crate::expression::{Coordinates, Kind, Row, Table, Type};
 use crate::unit::of_field;
 
-const DESCRIPTIONS: &str = include_str!("../../../evaluation/recordings.toml");
+const DESCRIPTIONS: &str = include_str!("../recordings/recordings.toml");
 
 /// The files that descriptions name.
 const FILES: [(&str, &str); 2] = [
-    ("evaluation/alcc.json", include_str!("../../../evaluation/alcc.json")),
-    ("evaluation/mdi_samples.json", include_str!("../../../evaluation/mdi_samples.json")),
+    ("evaluation/alcc.json", include_str!("../recordings/alcc.json")),
+    ("evaluation/mdi_samples.json", include_str!("../recordings/mdi_samples.json")),
 ];
 
 /// The axis of the runs of a cell.

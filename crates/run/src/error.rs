@@ -36,14 +36,14 @@ pub enum RunError {
         /// The system's reason.
         source: io::Error,
     },
-    /// This program was built for a machine whose programs cannot be preloaded.
+    /// This program carries no library to preload.
     #[error(
-        "this cellpace was built for {target}, without libcellpace.so: use a build for glibc, or \
-         `cellpace attach` (root) or `cellpace proxy`"
+        "this cellpace has no libcellpace.so, since it was {reason}; or use `cellpace attach` (root) or \
+         `cellpace proxy`"
     )]
     NotEmbedded {
-        /// The target, as Rust calls it.
-        target: &'static str,
+        /// How it was built, and what to do.
+        reason: &'static str,
     },
     /// There is no folder where the library could be put.
     #[error("no folder for libcellpace.so: {}; set TMPDIR to a folder that only you and root can change",

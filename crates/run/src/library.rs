@@ -32,7 +32,7 @@ impl PreloadLibrary {
         match std::env::var_os(variables::LIBRARY) {
             Some(path) => Self::at(Path::new(&path)),
             None if EMBEDDED.is_empty() => {
-                Err(RunError::NotEmbedded { target: env!("CELLPACE_TARGET") })
+                Err(RunError::NotEmbedded { reason: env!("CELLPACE_LIBRARY_MISSING") })
             }
             None => Self::stored(NAME, EMBEDDED),
         }

@@ -13,11 +13,11 @@ const SERVICE: &str = "cellpace-kernel.service";
 /// Mounts the file system of the pins: the service is confined, and mounts for itself alone.
 const MOUNT: &str = "run-cellpace-bpf.mount";
 
-/// The units as Debian's package has them.
+/// The units as Debian's package has them: `units` has links to its files.
 #[cfg(any(feature = "kernel", test))]
-const SERVICE_TEXT: &str = include_str!("../../../../packaging/debian/cellpace-kernel.service");
+const SERVICE_TEXT: &str = include_str!("../../units/cellpace-kernel.service");
 #[cfg(feature = "kernel")]
-const MOUNT_TEXT: &str = include_str!("../../../../packaging/debian/run-cellpace-bpf.mount");
+const MOUNT_TEXT: &str = include_str!("../../units/run-cellpace-bpf.mount");
 
 /// What it starts.
 #[cfg(any(feature = "kernel", test))]

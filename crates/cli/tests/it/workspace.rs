@@ -1,11 +1,12 @@
 //! The rules of the house that a compiler does not check: the table of crates in CONTRIBUTING.md is
-//! true, dependencies point down only, and there is no circle between the files of a crate.
+//! true, dependencies point down only, there is no circle between the files of a crate, and what is published can be.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
+use serde_json::Value;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, UseTree, Visibility};
 
@@ -21,25 +22,43 @@ fn table() -> Vec<String> {
     rows.map(|row| row.split('`').nth(1).unwrap().to_owned()).collect()
 }
 
+/// Runs cargo at the root, without the network; returns what it prints.
+fn cargo(args: &[&str]) -> Vec<u8> {
+    let program = std::env::var_os("CARGO").unwrap_or("cargo".into());
+    let output = Command::new(program).args(args).arg("--offline").current_dir(root()).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+/// What cargo knows of each crate of the workspace.
+fn packages() -> Vec<Value> {
+    let output = cargo(&["metadata", "--format-version", "1", "--no-deps"]);
+    let mut metadata: Value = serde_json::from_slice(&output).unwrap();
+    serde_json::from_value(metadata["packages"].take()).unwrap()
+}
+
+fn folder(package: &Value) -> PathBuf {
+    Path::new(package["manifest_path"].as_str().unwrap()).parent().unwrap().to_owned()
+}
+
+/// The dependencies of a crate on others of the workspace, but for its tests.
+fn own_dependencies(package: &Value) -> impl Iterator<Item = &Value> {
+    let all = package["dependencies"].as_array().unwrap().iter();
+    all.filter(|one| one["path"].is_string() && one["kind"] != "dev")
+}
+
 /// The crates below `crates/`, each with those of the workspace that it depends on.
 fn crates() -> BTreeMap<String, BTreeSet<String>> {
-    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
-    let mut metadata = Command::new(cargo);
-    metadata.args(["metadata", "--format-version", "1", "--no-deps", "--offline"]);
-    let output = metadata.current_dir(root()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let mut found = BTreeMap::new();
-    for package in metadata["packages"].as_array().unwrap() {
-        let manifest = Path::new(package["manifest_path"].as_str().unwrap());
-        let Ok(folder) = manifest.parent().unwrap().strip_prefix(root().join("crates")) else {
-            continue;
-        };
-        let below = package["dependencies"].as_array().unwrap().iter().filter_map(|dependency| {
-            let path = dependency["path"].as_str().filter(|_| dependency["kind"] != "dev")?;
-            Some(Path::new(path).file_name()?.to_str()?.to_owned())
+    for package in packages() {
+        let folder = folder(&package);
+        let Ok(name) = folder.strip_prefix(root().join("crates")) else { continue };
+        let below = own_dependencies(&package).map(|dependency| {
+            let path = Path::new(dependency["path"].as_str().unwrap());
+            path.file_name().unwrap().to_str().unwrap().to_owned()
         });
-        found.insert(folder.to_str().unwrap().to_owned(), below.collect());
+        found.insert(name.to_str().unwrap().to_owned(), below.collect());
     }
     found
 }
@@ -201,9 +220,10 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     }
 }
 
-fn read(source: &Path) -> Files {
+/// The files of Rust below a folder.
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut folders = vec![source.to_owned()];
+    let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
@@ -214,6 +234,11 @@ fn read(source: &Path) -> Files {
             }
         }
     }
+    found
+}
+
+fn read(source: &Path) -> Files {
+    let found = rust_files(source);
     let module = |path: &Path| -> Vec<String> {
         let path = path.strip_prefix(source).unwrap().with_extension("");
         let mut names: Vec<_> = path.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
@@ -307,4 +332,141 @@ fn circles_are_found_through_what_a_parent_shows() {
     write("three.rs", "use crate::{One, two}; pub struct Three;");
     let circle = BTreeSet::from(["one".to_owned(), "two".to_owned()]);
     assert_eq!(circles(&read(folder.path())), [circle]);
+}
+
+fn is_published(package: &Value) -> bool {
+    package["publish"].is_null()
+}
+
+/// What a registry refuses in a crate's manifest, and what its page there would lack.
+fn faults_of_manifest(package: &Value, published: &BTreeSet<&str>) -> Vec<String> {
+    let mut faults = Vec::new();
+    for field in ["description", "license", "repository", "readme"] {
+        if package[field].as_str().is_none_or(str::is_empty) {
+            faults.push(format!("no {field}"));
+        }
+    }
+    for dependency in own_dependencies(package) {
+        let name = dependency["name"].as_str().unwrap();
+        if dependency["req"] == "*" {
+            faults.push(format!("{name} without a version"));
+        }
+        if !published.contains(name) {
+            faults.push(format!("{name}, which is not published"));
+        }
+    }
+    faults
+}
+
+/// Looks for files that code takes from outside of its crate, which a published crate lacks.
+struct Outside<'a> {
+    file: &'a Path,
+    folder: &'a Path,
+    found: Vec<String>,
+}
+
+impl Outside<'_> {
+    /// `name` is a path from the folder of `file`.
+    fn look_at(&mut self, name: &str) {
+        let mut path = PathBuf::new();
+        for part in self.file.parent().unwrap().join(name).components() {
+            if part == Component::ParentDir {
+                path.pop();
+            } else {
+                path.push(part);
+            }
+        }
+        if !path.starts_with(self.folder) {
+            self.found.push(format!("{}: {name}", self.file.display()));
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Outside<'_> {
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !is_for_tests(&item.attrs) {
+            visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        if !is_for_tests(&item.attrs) {
+            visit::visit_item_fn(self, item);
+        }
+    }
+
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        let name = call.path.segments.last().map(|segment| segment.ident.to_string());
+        let is_include = name.is_some_and(|name| name.starts_with("include"));
+        if let Some(literal) = call.parse_body::<syn::LitStr>().ok().filter(|_| is_include) {
+            self.look_at(&literal.value());
+        }
+    }
+
+    fn visit_meta_name_value(&mut self, meta: &'ast syn::MetaNameValue) {
+        if let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(literal), .. }) = &meta.value
+            && meta.path.is_ident("path")
+        {
+            self.look_at(&literal.value());
+        }
+    }
+}
+
+fn files_from_outside(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut files = rust_files(&folder.join("src"));
+    files.push(folder.join("build.rs"));
+    for file in files.iter().filter(|file| file.is_file()) {
+        let text = fs::read_to_string(file).unwrap();
+        let code = syn::parse_file(&text).unwrap();
+        let mut outside = Outside { file, folder, found: Vec::new() };
+        outside.visit_file(&code);
+        found.append(&mut outside.found);
+        // The one that builds the library to preload does without where there are no sources of it.
+        let is_script = file.ends_with("build.rs") && !folder.ends_with("run");
+        if is_script && text.contains("\"..") {
+            found.push(format!("{} names a folder above", file.display()));
+        }
+    }
+    found
+}
+
+#[test]
+fn published_crates_stand_alone() {
+    let packages = packages();
+    let published: Vec<_> = packages.iter().filter(|package| is_published(package)).collect();
+    let names: BTreeSet<_> = published.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert!(
+        ["cellpace", "cellpace-cc", "cellpace-sim", "cellpace-quic"]
+            .iter()
+            .all(|name| names.contains(name))
+    );
+    let mut faults = Vec::new();
+    for package in &published {
+        let found = [faults_of_manifest(package, &names), files_from_outside(&folder(package))];
+        faults.extend(found.concat().iter().map(|fault| format!("{}: {fault}", package["name"])));
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+
+    let built = tempfile::tempdir().unwrap();
+    let mut args = vec!["package", "--no-verify", "--allow-dirty", "--quiet", "--target-dir"];
+    args.push(built.path().to_str().unwrap());
+    names.iter().for_each(|name| args.extend(["-p", name]));
+    cargo(&args);
+}
+
+#[test]
+fn files_from_outside_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("src")).unwrap();
+    let write = |name: &str, code: &str| fs::write(folder.path().join(name), code).unwrap();
+    write("src/lib.rs", "const A: &str = include_str!(\"../a\"); #[path = \"../../b.rs\"] mod b;");
+    write(
+        "src/c.rs",
+        "fn c() { include_bytes!(\"../../c\"); } #[cfg(test)] mod tests { include!(\"../../d\"); }",
+    );
+    write("build.rs", "fn main() { open(\"../e\"); }");
+    let found = files_from_outside(folder.path()).concat();
+    assert!(["b.rs", "../c", "build.rs"].iter().all(|name| found.contains(name)), "{found}");
+    assert!(["../a", "../d"].iter().all(|name| !found.contains(name)), "{found}");
 }
