@@ -89,7 +89,6 @@ slow_suites() {
     slow "system calls that fail, and commands that are killed" faults
     slow "unit tests under Miri" miri
     slow "a peer that stops reading for a minute" slow_tests cellpace-tcp engine::
-    slow "a controller in a crate of its own" slow_tests cellpace-lab minimal_controller::
     slow "a program without features" cargo test --quiet -p cellpace --no-default-features --test it features::
     build
     slow "every claim of the papers in virtual time" "$CELLPACE" paper run

@@ -15,6 +15,9 @@ use std::process::Command;
 
 const FILE: &str = "libcellpace.so";
 
+/// What cargo calls it.
+const BUILT: &str = "libcellpace_preload.so";
+
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let file = out_dir().join(FILE);
@@ -86,7 +89,7 @@ fn build() -> PathBuf {
     let status = command.status().expect("cargo runs, since it runs this");
     assert!(status.success(), "building {FILE} failed: {command:?}");
     let profile = if is_release { "release" } else { "debug" };
-    target_dir.join(target).join(profile).join(FILE)
+    target_dir.join(target).join(profile).join(BUILT)
 }
 
 /// Has cargo run this again when a file changes that the library is made of: all in `list`, which cargo

@@ -44,17 +44,20 @@ mod verus;
 mod vivace;
 mod window;
 
-pub use cellpace_base::{Ecn, Random, Rate, Span, Time};
+pub use cellpace_base::{
+    ByteCount, Ecn, ParamSet, Preset, Random, Rate, Span, Time, Window, params, words,
+};
 pub use controller::{
     Ack, AckedPacket, Arrival, Block, Controller, Frame, Loss, LostPacket, Mark, Pacing, Permit,
     Profile, Receiver, SentPacket, Setup, Spurious, Stamp, Timeout,
 };
 pub use event::{Event, Events, Phase};
 pub use inspect::INSPECTED_VALUES;
-pub(crate) use params::{ControllerParams, ReceiverParams};
-pub use params::{MAX_FILE_BYTES, MarkovWalk, PeerCost, ReadFile};
+pub use params::{
+    ControllerParams, MAX_FILE_BYTES, MarkovWalk, PeerCost, ReadFile, ReceiverParams,
+};
 pub use registry::{
-    ControllerInfo, ControllerSpec, DEFAULT_CONTROLLER, PeerHalf, SpecError, file_controllers,
-    find_controller, registry,
+    ControllerInfo, ControllerSpec, DEFAULT_CONTROLLER, PeerHalf, RegisterError, SpecError,
+    controllers, find_controller, register, registry,
 };
 pub use rtt::{RtoRule, RttEstimator};

@@ -13,9 +13,9 @@ pub const MAX_FILE_BYTES: u64 = 256 << 20;
 /// words that name the file.
 pub type ReadFile<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
 
-/// A controller's parameters, which build both halves of a flow. Flows of one controller string
-/// share them.
-pub(crate) trait ControllerParams: fmt::Debug + Send + Sync {
+/// A controller's parameters, declared by [`params!`](crate::params), which build both halves of a flow. Flows of
+/// one controller string share them.
+pub trait ControllerParams: fmt::Debug + Send + Sync {
     /// Builds the sender's half.
     fn build(&self, setup: Setup) -> Box<dyn Controller>;
 
@@ -49,7 +49,7 @@ pub(crate) trait ControllerParams: fmt::Debug + Send + Sync {
 }
 
 /// Builds the receiver's half of an algorithm.
-pub(crate) trait ReceiverParams {
+pub trait ReceiverParams {
     /// Builds it.
     fn build(&self, setup: Setup) -> Box<dyn Receiver>;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cellpace_base::{Param, ParamError, ParamSet, Preset, nearest, split_name};
 use thiserror::Error;
@@ -37,7 +37,7 @@ pub enum SpecError {
     },
 }
 
-/// One entry of the registry.
+/// A controller by its name: what [`register`] takes, and [`registry`] has.
 #[derive(Debug)]
 pub struct ControllerInfo {
     /// The name in front of the colon.
@@ -51,8 +51,9 @@ pub struct ControllerInfo {
 }
 
 impl ControllerInfo {
-    /// An entry for the parameters `P`.
-    const fn new<P>(name: &'static str, summary: &'static str) -> Self
+    /// The controller that the parameters `P` build, with its name (lower-case letters, digits, `-` and `_`) and what
+    /// it is, in one line.
+    pub const fn new<P>(name: &'static str, summary: &'static str) -> Self
     where
         P: ParamSet + ControllerParams + 'static,
     {
@@ -153,7 +154,7 @@ pub fn registry() -> &'static [ControllerInfo] {
 }
 
 /// Returns the controllers that are nothing without a file.
-pub fn file_controllers() -> &'static [ControllerInfo] {
+fn file_controllers() -> &'static [ControllerInfo] {
     static FROM_FILES: &[ControllerInfo] =
         &[ControllerInfo::new::<crate::policy::PolicyController>(
             "policy",
@@ -162,14 +163,55 @@ pub fn file_controllers() -> &'static [ControllerInfo] {
     FROM_FILES
 }
 
+/// What the program registered.
+static OWN: OnceLock<&[ControllerInfo]> = OnceLock::new();
+
+/// Why controllers were not registered.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// There is a controller of that name.
+    #[error("there is a controller `{0}` already")]
+    Taken(&'static str),
+    /// The name cannot stand in front of a colon.
+    #[error("a controller's name has lower-case letters, digits, `-` and `_`, unlike `{0}`")]
+    Name(&'static str),
+    /// A process registers once.
+    #[error("controllers are registered once, before any is looked for")]
+    Twice,
+}
+
+/// Adds a program's own controllers to those that [`find_controller`] and controller strings know, for as long as
+/// the process lives.
+///
+/// # Errors
+/// When a name is taken or is none, or something was registered before.
+pub fn register(own: &'static [ControllerInfo]) -> Result<(), RegisterError> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
+    for (index, info) in own.iter().enumerate() {
+        if info.name.is_empty() || !info.name.chars().all(is_part) {
+            return Err(RegisterError::Name(info.name));
+        }
+        let mut taken = registry().iter().chain(file_controllers()).chain(&own[..index]);
+        if taken.any(|other| other.name == info.name) {
+            return Err(RegisterError::Taken(info.name));
+        }
+    }
+    OWN.set(own).map_err(|_| RegisterError::Twice)
+}
+
+/// Returns all controllers of this process: those of cellpace, and behind them what was registered.
+pub fn controllers() -> impl Iterator<Item = &'static ControllerInfo> {
+    registry().iter().chain(file_controllers()).chain(OWN.get().copied().unwrap_or_default())
+}
+
 /// Finds a controller by its name.
 ///
 /// # Errors
 /// When there is none; the nearest name is named.
 pub fn find_controller(name: &str) -> Result<&'static ControllerInfo, SpecError> {
-    let all = || registry().iter().chain(file_controllers());
-    let names = || all().map(|info| info.name);
-    all().find(|info| info.name == name).ok_or_else(|| {
+    let names = || controllers().map(|info| info.name);
+    controllers().find(|info| info.name == name).ok_or_else(|| {
         let hint = match nearest(name, names()) {
             Some("bbr" | "bbr3") if name.ends_with('2') => {
                 "; `bbr` is version 1, and `bbr3` version 3".to_owned()
@@ -457,6 +499,22 @@ mod tests {
             let refused = cost(large).unwrap_err();
             assert!(refused.contains(parameter) && refused.len() < 150, "{refused}");
         }
+    }
+
+    #[test]
+    fn names_that_are_taken_or_none_are_not_registered() {
+        const fn fixed(name: &'static str) -> ControllerInfo {
+            ControllerInfo::new::<crate::fixed::FixedParams>(name, "a test")
+        }
+        static TAKEN: [ControllerInfo; 2] = [fixed("own"), fixed("policy")];
+        static REPEATED: [ControllerInfo; 2] = [fixed("own"), fixed("own")];
+        static COLON: [ControllerInfo; 1] = [fixed("own:r")];
+        static EMPTY: [ControllerInfo; 1] = [fixed("")];
+        assert_eq!(register(&TAKEN), Err(RegisterError::Taken("policy")));
+        assert_eq!(register(&REPEATED), Err(RegisterError::Taken("own")));
+        assert_eq!(register(&COLON), Err(RegisterError::Name("own:r")));
+        assert_eq!(register(&EMPTY), Err(RegisterError::Name("")));
+        assert!(find_controller("own").is_err());
     }
 
     #[test]

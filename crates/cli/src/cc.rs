@@ -3,9 +3,7 @@
 use std::process::ExitCode;
 
 use cellpace_base::{Preset, split_name};
-use cellpace_cc::{
-    ControllerInfo, DEFAULT_CONTROLLER, file_controllers, find_controller, registry,
-};
+use cellpace_cc::{ControllerInfo, DEFAULT_CONTROLLER, controllers, find_controller};
 use clap::Args;
 
 use crate::catalogue::{entry, parameters, wrapped};
@@ -50,10 +48,9 @@ const ADVICE: [(&str, &str, &str); 10] = [
 ];
 
 fn list() -> String {
-    let all = || registry().iter().chain(file_controllers());
-    let width = all().map(|info| info.name.len()).max().unwrap_or(0);
+    let width = controllers().map(|info| info.name.len()).max().unwrap_or(0);
     let line = |info: &ControllerInfo| format!("{:width$}  {}\n", info.name, info.summary);
-    let mut text: String = all().map(line).collect();
+    let mut text: String = controllers().map(line).collect();
     text += "\nWhich one for what (docs/reading-results.md has the figures):\n";
     for (purpose, ccs, why) in ADVICE {
         text += &wrapped(&format!("  {purpose:<36}  {ccs:<14}  {why}"), &" ".repeat(56));
@@ -87,6 +84,8 @@ fn preset_help(preset: &Preset, all: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use cellpace_cc::registry;
+
     use super::*;
     use crate::catalogue::COLUMNS;
 

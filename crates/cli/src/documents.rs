@@ -67,7 +67,7 @@ struct OfferedNames {
 impl OfferedNames {
     fn known() -> Self {
         Self {
-            controllers: cellpace_cc::registry().iter().map(|info| info.name).collect(),
+            controllers: cellpace_cc::controllers().map(|info| info.name).collect(),
             traces: cellpace_path::profile::NAMES.to_vec(),
         }
     }

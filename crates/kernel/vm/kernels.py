@@ -207,7 +207,7 @@ def debian(folder, kernels, tests, program, options, before):
             release["VERSION_CODENAME"].strip('"'), tree)
     for kernel in kernels:
         shutil.copytree(kernel.modules, tree / "usr/lib/modules" / kernel.release, symlinks=True)
-    for path in [*dict.fromkeys(path for _, _, path, _ in tests), program, program.parent / "deps/libcellpace.so"]:
+    for path in [*dict.fromkeys(path for _, _, path, _ in tests), program, program.parent / "deps/libcellpace_preload.so"]:
         copy(path, tree)
     for name in output("git", "ls-files", "crates", "bpf", cwd=REPOSITORY).splitlines():
         copy(REPOSITORY / name, tree)
@@ -220,7 +220,7 @@ def debian(folder, kernels, tests, program, options, before):
     (vm / "options").write_text(" ".join(options))
     (tree / "etc/hostname").write_text("vm\n")
     shutil.copy(program, tree / "usr/bin/cellpace")
-    shutil.copy(program.parent / "deps/libcellpace.so", tree / "usr/lib/libcellpace.so")
+    shutil.copy(program.parent / "deps/libcellpace_preload.so", tree / "usr/lib/libcellpace.so")
     systemd_check(tree)
     image = folder / "debian.img"
     run("mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", tree, image, "2G")
@@ -229,7 +229,9 @@ def debian(folder, kernels, tests, program, options, before):
 
 
 def copy(path, tree):
-    """To the place that it has here."""
+    """To the place that it has here; links to folders are left out."""
+    if path.is_dir():
+        return
     there = tree / path.relative_to("/")
     there.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(path, there)

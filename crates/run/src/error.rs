@@ -38,7 +38,7 @@ pub enum RunError {
     },
     /// This program carries no library to preload.
     #[error(
-        "this cellpace has no libcellpace.so, since it was {reason}; or use `cellpace attach` (root) or \
+        "this cellpace is without libcellpace.so, since it was {reason}; or use `cellpace attach` (root) or \
          `cellpace proxy`"
     )]
     NotEmbedded {

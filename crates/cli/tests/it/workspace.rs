@@ -238,7 +238,11 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn read(source: &Path) -> Files {
-    let found = rust_files(source);
+    let mut found = rust_files(source);
+    // A program beside a library is a crate of its own.
+    if source.join("lib.rs").is_file() {
+        found.retain(|path| *path != source.join("main.rs"));
+    }
     let module = |path: &Path| -> Vec<String> {
         let path = path.strip_prefix(source).unwrap().with_extension("");
         let mut names: Vec<_> = path.iter().map(|part| part.to_str().unwrap().to_owned()).collect();

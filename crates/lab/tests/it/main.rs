@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod epoch_log;
-mod minimal_controller;
 mod predict;
 #[cfg(feature = "parquet")]
 mod sweep;

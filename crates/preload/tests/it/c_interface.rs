@@ -53,7 +53,7 @@ const FLAGS: &str = "CELLPACE_C_FLAGS";
 
 /// The library as this test's build made it.
 fn library() -> PathBuf {
-    std::env::current_exe().unwrap().with_file_name("libcellpace.so")
+    std::env::current_exe().unwrap().with_file_name("libcellpace_preload.so")
 }
 
 /// Compiles a program against the library; `None`, said, without a compiler.
