@@ -213,7 +213,7 @@ proptest! {
         let (pace, bbr, cubic) = (of("pace"), of("bbr"), of("cubic"));
         let best = bbr.utilization.max(cubic.utilization);
         prop_assert!(pace.utilization >= 0.5 * best, "{} of {best}", pace.utilization);
-        let (p95, allowed) = (pace.queue_delay_ms.p95, bbr.queue_delay_ms.p95 + range);
+        let (p95, allowed) = (pace.queue_delay_ms.p95, bbr.queue_delay_ms.p95 + 2.0 * range);
         prop_assert!(p95 <= allowed, "{p95} ms of {allowed}");
     }
 }
