@@ -124,8 +124,16 @@ impl BaseRtt {
         *self = Self::new(now, self.every);
     }
 
-    /// Takes the RTT of a packet, and what a packet takes at the flow's own rate.
-    pub(super) fn sample(&mut self, now: Time, sent_at: Time, rtt: u64, packet: u64) -> Seen {
+    /// Takes the RTT of a packet, what a packet takes at the flow's own rate, and whether the rate of
+    /// the link varies by itself.
+    pub(super) fn sample(
+        &mut self,
+        now: Time,
+        sent_at: Time,
+        rtt: u64,
+        packet: u64,
+        noisy: bool,
+    ) -> Seen {
         if self.base == 0 {
             (self.base, self.floor) = (rtt, rtt);
         }
@@ -145,7 +153,7 @@ impl BaseRtt {
         let standing = self.stands(now, rtt, packet);
         let joins = self.joins(now, rtt);
         let longer = match self.search {
-            Some(search) => self.continue_search(search, now, sent_at, rtt),
+            Some(search) => self.continue_search(search, now, sent_at, rtt, noisy),
             None => {
                 if standing || joins || self.overdue(now) {
                     self.begin_search(now, rtt);
@@ -205,7 +213,14 @@ impl BaseRtt {
     }
 
     /// Whether the search has ended with a longer path.
-    fn continue_search(&mut self, mut search: Search, now: Time, sent_at: Time, rtt: u64) -> bool {
+    fn continue_search(
+        &mut self,
+        mut search: Search,
+        now: Time,
+        sent_at: Time,
+        rtt: u64,
+        noisy: bool,
+    ) -> bool {
         if sent_at >= search.from {
             search.range.take(rtt);
             search.samples += 1;
@@ -219,18 +234,20 @@ impl BaseRtt {
         self.searched_at = now;
         self.settles_at = now + Span::from_micros(2 * self.base);
         self.lately = TwoMinima::new(now);
-        search.samples >= SAMPLES.0 && self.conclude(now, search.range)
+        search.samples >= SAMPLES.0 && self.conclude(now, search.range, noisy)
     }
 
-    fn conclude(&mut self, now: Time, found: Range) -> bool {
+    fn conclude(&mut self, now: Time, found: Range, noisy: bool) -> bool {
         // Once may be an outage, or others of our own kind; twice the same is another path.
         let suspected = found.low > self.floor * 8 / 5 + RIVALS;
         let same = found.low.abs_diff(self.suspect) <= found.low / 32;
+        let again = self.suspected && same;
         self.rivals = suspected && self.suspected && (self.rivals || !same);
         self.suspected = suspected;
         self.suspect = found.low;
-        // In an outage RTTs differ by more.
-        if found.width() > found.low / 4 {
+        // In an outage RTTs differ by more. Where the rate varies by itself, a queue of flows of our own
+        // kind may last for a search, too.
+        if found.width() > found.low / 4 || noisy && suspected && !again {
             return false;
         }
         let longer = found.low > self.base + self.base / 10;
@@ -263,10 +280,21 @@ mod tests {
 
     /// An ack every 10 ms from `from_ms` on; what each was sent with is in the past by its RTT.
     fn feed(base: &mut BaseRtt, from_ms: u64, count: u64, rtt: impl Fn(u64, &BaseRtt) -> u64) {
+        feed_over(false, base, from_ms, count, rtt);
+    }
+
+    /// The same over a link whose rate varies by itself, or not.
+    fn feed_over(
+        noisy: bool,
+        base: &mut BaseRtt,
+        from_ms: u64,
+        count: u64,
+        rtt: impl Fn(u64, &BaseRtt) -> u64,
+    ) {
         for ack in 0..count {
             let now = Time::from_millis(from_ms + 10 * ack);
             let rtt = rtt(ack, base);
-            base.sample(now, now - Span::from_micros(rtt), rtt, 1000);
+            base.sample(now, now - Span::from_micros(rtt), rtt, 1000, noisy);
         }
     }
 
@@ -299,7 +327,7 @@ mod tests {
             for ack in 0..300 {
                 let now = Time::from_millis(1000 + 10 * ack);
                 let rtt = if ack < 100 { 40_000 } else { 52_000 };
-                base.sample(now, now - Span::from_micros(rtt), rtt, packet);
+                base.sample(now, now - Span::from_micros(rtt), rtt, packet, false);
             }
             assert_eq!(base.searched_at > Time::ZERO, searches, "{packet}");
         }
@@ -318,6 +346,26 @@ mod tests {
     }
 
     #[test]
+    fn pace_t15_where_the_rate_varies_one_search_does_not_make_a_path_much_longer() {
+        for (noisy, once) in [(false, 100_000), (true, 40_000)] {
+            let mut base = BaseRtt::new(Time::ZERO, EVERY);
+            feed(&mut base, 1000, 100, |_, _| 40_000);
+            // Until the first search has ended.
+            let from = (0..200)
+                .map(|ack| 2000 + 10 * ack)
+                .find(|&ms| {
+                    feed_over(noisy, &mut base, ms, 1, |_, _| 100_000);
+                    base.searched_at > Time::from_secs(2)
+                })
+                .unwrap();
+            assert_eq!(base.micros(), once);
+            // The second finds the same: the path is longer.
+            feed_over(noisy, &mut base, from + 10, 300, |_, _| 100_000);
+            assert_eq!(base.micros(), 100_000);
+        }
+    }
+
+    #[test]
     fn pace_t10_an_outage_does_not_change_the_base() {
         let mut base = BaseRtt::new(Time::ZERO, EVERY);
         feed(&mut base, 1000, 100, |_, _| 40_000);
@@ -325,7 +373,7 @@ mod tests {
         for ack in 0..20 {
             let now = Time::from_secs(3 + ack);
             let rtt = 1_000_000 * (1 + ack);
-            base.sample(now, now - Span::from_micros(rtt), rtt, 1_000_000);
+            base.sample(now, now - Span::from_micros(rtt), rtt, 1_000_000, false);
         }
         assert_eq!((base.micros(), base.floor()), (40_000, 40_000));
     }

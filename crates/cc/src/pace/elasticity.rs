@@ -106,6 +106,9 @@ const LESS_PROVEN: i64 = ONE as i64 / 64;
 /// A sum is an answer above one half and this multiple of the variance (Wald 1945, cumulative sums).
 const ANSWER_MORE: u64 = 24;
 const ANSWER_LESS: u64 = 3;
+/// Where the variance is above this, the rate of the link varies by itself. Several flows that share
+/// such a link each see their rate follow their window, and see jumps, although the link is full.
+const NOISY: u64 = 5 * ONE / 4;
 /// Elasticities beyond this are taken for it.
 const MOST: u64 = 4 * ONE;
 /// At a mean elasticity above one half all of the RTT is the path's, otherwise half of the excess.
@@ -138,6 +141,11 @@ impl Elasticity {
     /// The RTT that the window serves: the base, or more where the path has become longer.
     pub(super) fn reach(&self, base: u64) -> u64 {
         self.reach.max(base)
+    }
+
+    /// Whether the rate of the link varies by itself, so that no answer is to be trusted.
+    pub(super) fn noisy(&self) -> bool {
+        self.answers.variance > NOISY
     }
 
     /// The window of the round that is being sent.
@@ -191,7 +199,9 @@ impl Elasticity {
     fn judge(&mut self, now: Time, elasticity: i64, sample: &Sample) {
         let (more, less) = if self.proven { (MORE_PROVEN, LESS_PROVEN) } else { (MORE, LESS) };
         self.answers.take(elasticity, more, less);
-        if self.answers.prove() {
+        if self.noisy() {
+            self.shorten(now, sample);
+        } else if self.answers.prove() {
             self.proven = true;
             self.answers.surely = 0;
             self.lengthen(sample.base);
@@ -415,6 +425,21 @@ mod tests {
             path.law.scale(path.law.rest.until - Span::from_millis(1), 160 * ONE),
             160 * ONE
         );
+    }
+
+    #[test]
+    fn pace_t14_a_link_whose_rate_varies_by_itself_is_left_in_peace() {
+        let mut path = Rounds::new();
+        path.jump_twice();
+        // The rate follows the window, and is 1.3 times or 0.7 times that in turn.
+        for round in 0..100 {
+            path.now += Span::from_micros(path.rtt);
+            let window = if is_larger(path.law.round) { 172 } else { 148 };
+            let flight = if round % 3 == 0 { window * 13 / 10 } else { window * 7 / 10 };
+            path.ack(flight, path.rtt);
+        }
+        assert!(path.law.noisy(), "{:?}", path.law.answers);
+        assert_eq!((path.law.reach(BASE), path.law.proven), (BASE, false));
     }
 
     #[test]

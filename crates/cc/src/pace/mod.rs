@@ -215,7 +215,7 @@ impl Pace {
     /// Section 8: among rivals the window grows by packets and shrinks by losses, from the largest
     /// that it had before they came.
     fn face_rivals(&mut self, packet: &AckedPacket, packets: u64) {
-        if !self.base.rivals() {
+        if !self.base.rivals() || self.elasticity.noisy() {
             self.rival_window = 0;
             let empty = self.queue <= self.nothing();
             self.peak = if empty { self.window } else { self.peak.max(self.window) };
@@ -323,7 +323,8 @@ impl Controller for Pace {
         let Some(fastest) = of_this_path.min_by_key(|packet| packet.rtt) else { return };
         let rtt = self.rtt_without_ack_delay(now, fastest);
         let before = self.base.micros();
-        match self.base.sample(now, fastest.sent_at, rtt, self.packet_time()) {
+        let noisy = self.elasticity.noisy();
+        match self.base.sample(now, fastest.sent_at, rtt, self.packet_time(), noisy) {
             Seen::Base => self.base_rate = self.rate.rate(),
             Seen::LongerPath => self.rate.raise_to(self.base_rate),
             Seen::Nothing => {}

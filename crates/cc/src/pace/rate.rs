@@ -7,6 +7,8 @@ use crate::{Span, Time};
 #[derive(Debug, Clone)]
 pub(super) struct DeliveryMean {
     rate: u64,
+    /// The mean that falls while the rate is held: bursts must not add up to more than arrives.
+    running: u64,
     /// Time constant in microseconds.
     memory: u64,
     /// The last ack.
@@ -21,7 +23,7 @@ const MAX_RATE: u64 = ONE << 24;
 
 impl DeliveryMean {
     pub(super) fn new(memory: Span) -> Self {
-        Self { rate: 0, memory: micros(memory).max(10_000), at: None }
+        Self { rate: 0, running: 0, memory: micros(memory).max(10_000), at: None }
     }
 
     pub(super) fn rate(&self) -> u64 {
@@ -34,13 +36,16 @@ impl DeliveryMean {
         let Some(at) = self.at.replace(now) else { return };
         let x = micros((now - at).min(MAX_SILENCE)) * ONE / self.memory;
         let kept = ONE * ONE / (ONE + x + x * x / (2 * ONE));
-        let next = self.rate * kept / ONE + packets.min(ONE << 20) * SECOND / self.memory;
-        self.rate = if hold { next.max(self.rate) } else { next }.min(MAX_RATE);
+        let before = if hold { self.running } else { self.rate };
+        let next = before * kept / ONE + packets.min(ONE << 20) * SECOND / self.memory;
+        self.running = next.min(MAX_RATE);
+        self.rate = if hold { self.rate.max(self.running) } else { self.running };
     }
 
     /// Takes a rate that one packet's flight has shown.
     pub(super) fn raise_to(&mut self, rate: u64) {
         self.rate = self.rate.max(rate).min(MAX_RATE);
+        self.running = self.running.max(self.rate);
     }
 }
 
@@ -59,6 +64,18 @@ mod tests {
 
     fn per_second(mean: &DeliveryMean) -> f64 {
         mean.rate() as f64 / ONE as f64
+    }
+
+    #[test]
+    fn bursts_while_the_rate_is_held_do_not_add_up() {
+        let mut mean = DeliveryMean::new(Span::from_secs_f64(T));
+        feed(&mut mean, 0, 3000, 10);
+        // 100 packets per second, ten at a time, for a minute.
+        for burst in 0..600 {
+            mean.on_ack(Time::from_millis(3100 + 100 * burst), 10 * ONE, true);
+        }
+        // After a burst the mean is 10 / T / (1 - 1 / (1 + x + x^2 / 2)), with x = 80 / 150 at most.
+        assert!((100.0..166.0).contains(&per_second(&mean)), "{}", per_second(&mean));
     }
 
     #[test]

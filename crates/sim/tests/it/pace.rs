@@ -177,6 +177,23 @@ fn short_transfers_take_no_longer_than_cubics() {
     }
 }
 
+/// Flows that share a cellular link each see their rate follow their window, and jumps of the RTT: this
+/// must not make them take their common queue for the path.
+#[test]
+fn four_flows_on_a_cellular_link_wait_less_than_those_of_bbr() {
+    for trace in ["lte-driving", "lte-stationary", "hspa-walking", "hspa-city"] {
+        let of = |cc: &str| {
+            let flows = vec![bulk(cc); 4];
+            outcome(&Scenario { flows, skip: secs(10), ..lone("pace", trace, "droptail:2MB", 60) })
+                .figures
+        };
+        let (pace, bbr) = (of("pace"), of("bbr"));
+        let (p95, most) = (pace.queue_delay_ms.p95, bbr.queue_delay_ms.p95);
+        assert!(p95 < most, "{trace}: {p95} ms, {most} with BBR");
+        assert!(pace.jain > 0.8, "{trace}: {}", pace.jain);
+    }
+}
+
 /// A path whose base RTT moves by itself: what it is, and by how many milliseconds it moves.
 fn wandering() -> impl Strategy<Value = (Scenario, f64)> {
     let rates = prop::sample::select(vec![5_u64, 20, 48, 120]);
