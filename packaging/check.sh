@@ -50,7 +50,7 @@ fresh_debian() {
 
 # A server of Python's under the default controller gives a file away.
 a_server() {
-    cat >"$work/root/root/server.py" <<'PYTHON'
+    cat >"$work/root/srv/server.py" <<'PYTHON'
 import http.server, threading, urllib.request
 server = http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
 threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -58,11 +58,11 @@ page = urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/usr/bin/ce
 print(len(page))
 server.shutdown()
 PYTHON
-    size=$(inside cellpace run --json /root/run.json -- python3 /root/server.py 2>/dev/null)
+    size=$(inside cellpace run --json /srv/run.json -- python3 /srv/server.py 2>/dev/null)
     [ "$size" = "$(stat -c %s "$work/root/usr/bin/cellpace")" ] || fail "run: $size bytes came"
     # One line for each connection that it took over.
-    grep -q '"outcome":"finished"' "$work/root/root/run.json" || fail "run: no connection was under a controller"
-    rm "$work/root/root/server.py" "$work/root/root/run.json"
+    grep -q '"outcome":"finished"' "$work/root/srv/run.json" || fail "run: no connection was under a controller"
+    rm "$work/root/srv/server.py" "$work/root/srv/run.json"
 }
 
 debian() {

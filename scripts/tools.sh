@@ -13,15 +13,20 @@ packages() {
         dpkg -s "$package" >/dev/null 2>&1 || missing="$missing $package"
     done
     [ -n "$missing" ] || return 0
-    if ! have apt-get || [ "$(id -u)" != 0 ]; then
+    if ! have apt-get || ! may_be_root; then
         say "not installed, and only root can:$missing (apt-get install$missing)"
         return 1
     fi
     say "installing Debian packages:$missing"
-    apt-get update -qq
+    as_root apt-get update -qq
     # shellcheck disable=SC2086
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
 }
+
+# Root, or a user whose sudo needs no password or has a terminal to ask for it.
+may_be_root() { [ "$(id -u)" = 0 ] || { have sudo && { sudo -n true 2>/dev/null || [ -t 0 ]; }; }; }
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
 newer_or_same() { # newer_or_same HAVE WANT
     [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]
