@@ -156,7 +156,7 @@ impl BaseRtt {
             Some(search) => self.continue_search(search, now, sent_at, rtt, noisy),
             None => {
                 if standing || joins || self.overdue(now) {
-                    self.begin_search(now, rtt);
+                    self.begin_search(now, rtt, micros(now - sent_at));
                 }
                 false
             }
@@ -205,10 +205,12 @@ impl BaseRtt {
             && rtt < before - before.saturating_sub(self.floor) / JOIN_PARTS
     }
 
-    fn begin_search(&mut self, now: Time, rtt: u64) {
+    /// Our queue goes in what the RTT has above the floor; the packets that a search counts come back
+    /// after the whole round trip, with what the ack took.
+    fn begin_search(&mut self, now: Time, rtt: u64, round_trip: u64) {
         let rtt = rtt.min(MAX_WAIT);
         let from = now + Span::from_micros(rtt.saturating_sub(self.floor));
-        let until = from + Span::from_micros(2 * rtt);
+        let until = from + Span::from_micros(2 * round_trip.min(MAX_WAIT));
         self.search = Some(Search { from, until, range: Range::EMPTY, samples: 0 });
     }
 
@@ -331,6 +333,18 @@ mod tests {
             }
             assert_eq!(base.searched_at > Time::ZERO, searches, "{packet}");
         }
+    }
+
+    #[test]
+    fn a_longer_way_back_is_waited_for_in_a_search() {
+        let mut base = BaseRtt::new(Time::ZERO, EVERY);
+        feed(&mut base, 1000, 100, |_, _| 25_000);
+        // 17.5 ms more each way, the way back not in the RTT; few packets, as after a rate that fell.
+        for ack in 0..40 {
+            let now = Time::from_millis(2000 + 60 * ack);
+            base.sample(now, now - Span::from_millis(60), 42_500, 1000, false);
+        }
+        assert_eq!(base.micros(), 42_500);
     }
 
     #[test]

