@@ -93,7 +93,8 @@ MOVING = [("constant:48mbit", "40ms"), ("constant:48mbit", "random:38ms..42ms/10
           ("constant:48mbit", "random:20ms..60ms/100ms*"), ("constant:48mbit", "random:20ms..60ms/1s*"),
           ("constant:48mbit", "random:30ms..50ms/300ms*"), ("constant:48mbit", "random:90ms..130ms/100ms*"),
           ("constant:48mbit", "random:10ms..20ms/100ms*"), ("constant:12mbit", "random:50ms..70ms/50ms"),
-          ("constant:100mbit", "random:15ms..45ms/30ms"), ("constant:12mbit", UPWARDS + "*"),
+          ("constant:100mbit", "random:15ms..45ms/30ms"), ("constant:48mbit", "random:10ms..49ms/30ms"),
+          ("constant:12mbit", UPWARDS + "*"),
           ("constant:48mbit", "step:40ms/5s,70ms/5s*"), ("constant:48mbit", "step:30ms/15s,50ms/15s,25ms/15s,60ms/15s"),
           ("lte-driving", "random:40ms..60ms/20ms")]
 MEASURES = ["pace", "copa", "bbr", "bbr3", "cubic"]
@@ -269,7 +270,9 @@ def sharing():
         row("twenty on 50 Mbit/s", 0.95, lambda cc, start: flow(cc, *staggered(start, 20)), "constant:50mbit"),
         row("20 and 80 ms on 12 Mbit/s", 0.8,
             lambda cc, start: flow(cc, 'rtt = "20ms"') + flow(cc, *late_in(start, 'rtt = "80ms"'))),
-        row("four on lte-driving", None, lambda cc, start: flow(cc, *staggered(start, 4)), "lte-driving"),
+        *(row(f"four on {trace}", None, lambda cc, start: flow(cc, *staggered(start, 4)), trace)
+          for trace in ("lte-driving", "lte-stationary", "5g-midband")),
+        row("ten on 12 Mbit/s", None, lambda cc, start: flow(cc, *staggered(start, 10))),
         ("multiple of its share that a late comer has, five to ten seconds after its start", "0.8 or more",
          {cc: late(cc) for cc in CCS}),
     ])
