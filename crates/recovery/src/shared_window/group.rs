@@ -352,6 +352,10 @@ impl WindowGroup {
         }
     }
 
+    fn is_stuck(&self, id: usize) -> bool {
+        self.seats[id].as_ref().is_some_and(|seat| seat.is_stuck)
+    }
+
     /// Whether a member other than this one has data that waits.
     fn others_wait(&self, id: usize) -> bool {
         let others = self.seats.iter().enumerate().filter(|(other, _)| *other != id);
@@ -385,8 +389,14 @@ impl WindowGroup {
         self.leave_line(id);
         let number = self.next_number;
         self.next_number += 1;
+        let is_aside = self.is_stuck(id) && self.others_wait(id);
         if let Some(seat) = self.seat(id) {
             seat.numbers.push(packet.number, number);
+            if is_aside {
+                // A controller that counts for itself would wait for it, and keep the others waiting.
+                seat.numbers.on_acked(packet.number);
+                return Stamp::default();
+            }
         }
         let app_limited = packet.app_limited && !self.others_wait(id);
         // At least this packet, be it of a member that does not count.
