@@ -35,6 +35,8 @@ pub(super) struct WindowGroup {
     next_number: u64,
     pub(super) in_flight: u64,
     latest: Time,
+    /// When members were last looked at for stuck ones.
+    passed_over_at: Time,
     /// By member; the seats of those that left are reused.
     seats: Vec<Option<WindowSeat>>,
     claims: Vec<WindowClaim>,
@@ -90,6 +92,7 @@ impl WindowGroup {
             next_number: 0,
             in_flight: 0,
             latest: Time::ZERO,
+            passed_over_at: Time::ZERO,
             seats: Vec::new(),
             claims: Vec::new(),
             divided: None,
@@ -148,7 +151,9 @@ impl WindowGroup {
     /// A member has this many bytes that could be sent.
     pub(super) fn set_waiting(&mut self, id: usize, now: Time, bytes: u64) {
         self.advance(now);
-        if bytes > 0 && self.line.contains(&id) {
+        // A member that the pacer alone keeps waiting is in no line, and yet has a part of the rate only.
+        let is_due = self.latest.since(self.passed_over_at) >= OFFER_PATIENCE;
+        if bytes > 0 && (is_due || self.line.contains(&id)) {
             self.pass_over_stuck();
         }
         let Some(seat) = self.seat(id) else { return };
@@ -220,6 +225,7 @@ impl WindowGroup {
     }
 
     fn pass_over_stuck(&mut self) {
+        self.passed_over_at = self.latest;
         let prior_in_flight = self.in_flight;
         for id in 0..self.seats.len() {
             let at = self.seats[id].as_ref().and_then(|seat| self.stuck_at(seat));

@@ -521,6 +521,13 @@ mod tests {
         assert!(sent >= 2500 / 21 / 4, "{sent}");
     }
 
+    /// BBR's pacing is the limit here: the window keeps no member waiting, so that none stands in line.
+    #[test]
+    fn a_flow_that_sends_nothing_has_no_part_of_the_pacing_rate() {
+        let sent = sent_beside_stalled("bbr", &[Some((509, Stall::NoCalls))]);
+        assert!(sent >= 2000, "{sent}");
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]
