@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
@@ -51,6 +51,9 @@ class Flow:
     """What the other end sends under, where both ends of ``"sprout"`` send; the scenario needs an
     ``uplink`` (in ``Scenario.more``)."""
 
+    path: Sequence[str] = ()
+    """Names of the scenario's ``links`` over which it leads, one behind the other; empty: all of them."""
+
     def _toml(self) -> str:
         lines = ["[[flow]]"]
         if self.cc is not None:
@@ -60,6 +63,8 @@ class Flow:
         for key in ("start", "stop", "rtt", "udp", "stagger", "user", "reverse"):
             if (value := getattr(self, key)) is not None:
                 lines.append(f"{key} = {_toml(written(key, value))}")
+        if self.path:
+            lines.append(f"path = {_toml(list(self.path))}")
         for key in ("transfer", "onoff", "video"):
             if (value := getattr(self, key)) is not None:
                 lines.append(f"{key} = {_toml(value)}")
@@ -91,6 +96,9 @@ class Scenario:
     """Left out of the figures at the start; ``None``: 2 s."""
     seed: int = 1
     """Seed of everything random."""
+    links: Mapping[str, Mapping[str, TomlValue]] | None = None
+    """Links in series, in the order of data, in place of ``trace``, ``rtt``, ``queue`` and ``loss``, e.g.
+    ``{"wired": {"trace": "constant:1gbit", "rtt": "20ms"}, "radio": {"trace": "lte-driving"}}``."""
     more: str = ""
     """Further fields and tables as TOML, e.g. ``'jitter = "harq:bler=10%,rtt=8ms"'``."""
 
@@ -100,15 +108,20 @@ class Scenario:
     def to_toml(self) -> str:
         """Returns the scenario as ``cellpace sim`` reads it."""
         trace = "constant:1mbit" if isinstance(self.trace, Trace) else written("trace", self.trace)
-        lines = [f"trace = {_toml(trace)}"]
-        for key in ("rtt", "queue", "loss", "send_jitter", "duration", "skip"):
+        of_link = ("rtt", "queue", "loss") if self.links is None else ()
+        lines = [f"trace = {_toml(trace)}"] if self.links is None else []
+        for key in (*of_link, "send_jitter", "duration", "skip"):
             if (value := getattr(self, key)) is not None:
                 lines.append(f"{key} = {_toml(written(key, value))}")
         lines.append(f"seed = {self.seed}")
         if isinstance(self.trace, Trace) and self.duration is None:
             lines.append(f'duration = "{min(self.trace.period_s, 300)}s"')
+        links = [
+            "\n".join([f"[path.{_toml(name)}]", *(f"{key} = {_toml(value)}" for key, value in link.items())])
+            for name, link in (self.links or {}).items()
+        ]
         flows = [flow._toml() for flow in self.flows if flow.count]
-        return "\n".join([*lines, self.more, *flows]) + "\n"
+        return "\n".join([*lines, self.more, *links, *flows]) + "\n"
 
     def _each_flow(self) -> list[Flow]:
         return [flow for flow in self.flows for _ in range(flow.count)]

@@ -267,6 +267,13 @@ def test_a_controller_of_ones_own_in_a_cell() -> None:
     assert runs.flows()["start_s"].tolist() == [0.0, 0.0, 1.0]
 
 
+def test_flows_lead_over_some_links() -> None:
+    links = {name: {"trace": rate, "rtt": "20ms"} for name, rate in [("a", "constant:8mbit"), ("b", "constant:4mbit")]}
+    flows = [cp.Flow("cubic", path=["a"]), cp.Flow("cubic", path=["b"])]
+    first, second = cp.simulate(cp.Scenario(flows=flows, links=links, duration="10s")).flows()["throughput_mbps"]
+    assert 7.5 < first < 8.1 and 3.7 < second < 4.1
+
+
 def test_a_flow_the_other_way() -> None:
     flow = cp.Flow("sprout:original", reverse="sprout:original")
     runs = cp.simulate(cp.Scenario("constant:20mbit", [flow], duration="8s", more='uplink = "constant:5mbit"'))

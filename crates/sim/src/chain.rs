@@ -11,11 +11,12 @@ use cellpace_measure::{
 };
 use cellpace_path::{Fate, Packet, PacketRecord, Path, PathSpec};
 
-use crate::chain_spec::{ChainSpec, ProxySpec};
+use crate::chain_spec::{ChainSpec, LinkRoute, ProxySpec};
 use crate::connection::{EndRules, generation_of};
 use crate::flow::{OwnDelay, SimFlow};
 use crate::observer::{FlowView, Observer};
 use crate::pieces::PACKET_BYTES;
+use crate::ping::PingSeries;
 use crate::relay::Relay;
 use crate::sampler::SeriesSampler;
 use crate::send_jitter::longest_delays;
@@ -50,11 +51,13 @@ struct UpMessage {
     leg: Option<Leg>,
     /// The number below which the server may send.
     offer: Option<u64>,
+    /// It answers this echo request.
+    ping: Option<u64>,
 }
 
 impl UpMessage {
     const fn of(flow: usize, generation: u16) -> Self {
-        Self { flow, generation, upto: None, report: None, leg: None, offer: None }
+        Self { flow, generation, upto: None, report: None, leg: None, offer: None, ping: None }
     }
 }
 
@@ -111,6 +114,10 @@ pub(crate) struct ChainWorld {
     /// One, or one on either side of the proxy.
     stretches: Vec<Stretch>,
     flows: Vec<SimFlow>,
+    /// The links over which each flow leads.
+    routes: Vec<LinkRoute>,
+    /// Over all links; their packets have the numbers behind those of the flows.
+    pings: Vec<PingSeries>,
     relays: Vec<Relay>,
     chain: ChainSpec,
     ends: EndRules,
@@ -150,19 +157,26 @@ impl ChainWorld {
         let relay_room = chain.proxy.as_ref().map(ProxySpec::room);
         let ends = EndRules { acks: scenario.acks, rto_rule: scenario.rto_rule, relay_room: None };
         let of_servers = EndRules { relay_room, ..ends };
+        let routes = scenario.flows.iter().map(|flow| chain.route(&flow.path));
+        let routes = routes.collect::<Result<Vec<_>, _>>().map_err(SimError::Invalid)?;
         let flows: Vec<SimFlow> = (0..)
-            .zip(&scenario.flows)
-            .map(|(index, spec)| {
+            .zip(scenario.flows.iter().zip(&routes))
+            .map(|(index, (spec, route))| {
                 let random = seeded(1000 + u64::from(index));
                 let transfers = seeded(1_000_000 + u64::from(index));
-                let none = OwnDelay { forward: Span::ZERO, reverse: Span::ZERO };
-                SimFlow::new(index, spec.clone(), of_servers, none, None, random, transfers)
+                let own = spec.rtt.map_or(OwnDelay::NONE, |rtt| {
+                    let own = rtt - chain.rtt_of(*route, &scenario.rtt);
+                    OwnDelay { forward: own / 2, reverse: own / 2 }
+                });
+                SimFlow::new(index, spec.clone(), of_servers, own, None, random, transfers)
             })
             .collect();
         Ok(Self {
             now: Time::ZERO,
             window: MeasuredWindow { skip: Time::ZERO + scenario.skip, end },
-            stretches: stretches(scenario, chain)?,
+            stretches: stretches(scenario, chain, &routes)?,
+            routes,
+            pings: scenario.pings.iter().map(|ping| PingSeries::new(*ping, end)).collect(),
             relays: Vec::new(),
             ends,
             random: seeded(PROXY_STREAM),
@@ -231,7 +245,9 @@ impl ChainWorld {
         let relays = self.relays.iter().filter_map(|relay| relay.radio.next_deadline());
         let legs = self.waiting_legs.iter().map(|(at, ..)| *at);
         let probes = self.probes.iter().map(|probe| probe.at);
-        let others = self.show_at.into_iter().chain(self.path_changes.front().copied());
+        let pings = self.pings.iter().map(PingSeries::next);
+        let others =
+            self.show_at.into_iter().chain(self.path_changes.front().copied()).chain(pings);
         let all = paths.filter_map(Path::next_deadline).chain(flows).chain(relays);
         all.chain(legs).chain(probes).chain(others).fold(self.sampler.next, Time::min)
     }
@@ -268,8 +284,22 @@ impl ChainWorld {
             self.path_changes.pop_front();
             self.report_path_change(observer);
         }
+        self.send_pings();
         self.run_timers(observer);
         self.end_relays(observer);
+    }
+
+    /// The requests that are due.
+    fn send_pings(&mut self) {
+        for index in 0..self.pings.len() {
+            let ping = &mut self.pings[index];
+            if ping.next() > self.now {
+                continue;
+            }
+            let (number, size) = (ping.send(), ping.size());
+            let flow = (self.flows.len() + index) as u32;
+            self.push_down(0, Packet::new(number, flow, size, self.now));
+        }
     }
 
     fn run_timers(&mut self, observer: &mut impl Observer) {
@@ -299,8 +329,9 @@ impl ChainWorld {
         let mut fates = std::mem::take(&mut self.fates);
         let Stretch { down, first, .. } = &mut self.stretches[stretch];
         down[place].advance(self.now, &mut fates);
-        let (segment, is_last) = (*first + place, place + 1 == down.len());
+        let (segment, last) = (*first + place, down.len() - 1);
         for record in fates.drain(..) {
+            let is_last = place == self.route(record.packet.flow, last).last;
             self.tally(segment, &record);
             let mut packet = record.packet;
             let key = (packet.flow, packet.id);
@@ -354,6 +385,12 @@ impl ChainWorld {
     fn arrive(&mut self, stretch: usize, mut record: PacketRecord, observer: &mut impl Observer) {
         let arrives = !matches!(record.fate, Fate::Dropped(_));
         let packet = record.packet;
+        if packet.flow as usize >= self.flows.len() {
+            if record.fate == Fate::Delivered {
+                self.pass_ping(stretch, packet);
+            }
+            return;
+        }
         if stretch == 1
             && let Some(held) = self.held_piece(&packet)
         {
@@ -371,6 +408,15 @@ impl ChainWorld {
             0 => self.arrive_wired(packet, observer),
             _ => self.arrive_radio(&packet),
         }
+    }
+
+    /// An echo request is at the end of a stretch: it goes on, or its answer leaves at once.
+    fn pass_ping(&mut self, stretch: usize, packet: Packet) {
+        if stretch + 1 < self.stretches.len() {
+            return self.push_down(stretch + 1, Packet { sent_at: self.now, ..packet });
+        }
+        let answer = UpMessage { ping: Some(packet.id), ..UpMessage::of(packet.flow as usize, 0) };
+        self.push_up(stretch, answer, packet.size);
     }
 
     /// When the server sent what a packet of the radio leg carries, while the proxy keeps it.
@@ -482,17 +528,32 @@ impl ChainWorld {
         }
     }
 
+    /// The links of a stretch over which a flow leads; `last` is the stretch's last one.
+    fn route(&self, flow: u32, last: usize) -> LinkRoute {
+        // In front of a proxy and behind it all flows lead over all links, as pings do everywhere.
+        match self.routes.get(flow as usize) {
+            Some(route) if self.chain.proxy.is_none() => *route,
+            _ => LinkRoute { first: 0, last },
+        }
+    }
+
     fn push_down(&mut self, stretch: usize, packet: Packet) {
         self.room.enter();
-        self.stretches[stretch].down[0].push(packet);
+        let index = packet.flow as usize;
+        let own = self.flows.get(index).map_or(Span::ZERO, |flow| flow.own_delay.forward);
+        let first = self.route(packet.flow, 0).first;
+        self.stretches[stretch].down[first].push_after(packet, own);
     }
 
     fn push_up(&mut self, stretch: usize, message: UpMessage, bytes: u32) {
         let (id, flow) = (self.next_message, message.flow as u32);
         self.next_message += 1;
+        let own = self.flows.get(message.flow).map_or(Span::ZERO, |flow| flow.own_delay.reverse);
         self.messages.insert(id, message);
         self.room.enter();
-        self.stretches[stretch].up[0].push(Packet::new(id, flow, bytes, self.now));
+        let last = self.stretches[stretch].up.len() - 1;
+        let entry = last - self.route(flow, last).last;
+        self.stretches[stretch].up[entry].push_after(Packet::new(id, flow, bytes, self.now), own);
     }
 
     /// The receiver of a flow's connection, which may be the proxy, sends what is due.
@@ -526,9 +587,10 @@ impl ChainWorld {
         let mut fates = std::mem::take(&mut self.fates);
         let up = &mut self.stretches[stretch].up;
         up[place].advance(self.now, &mut fates);
-        let is_last = place + 1 == up.len();
+        let last = up.len() - 1;
         for record in fates.drain(..) {
             let id = record.packet.id;
+            let is_last = place == last - self.route(record.packet.flow, last).first;
             match record.fate {
                 // A second copy of an ack says nothing new.
                 Fate::Duplicate => {}
@@ -559,6 +621,12 @@ impl ChainWorld {
         bytes: u32,
         observer: &mut impl Observer,
     ) {
+        if let Some(number) = message.ping {
+            return match stretch {
+                0 => self.pings[message.flow - self.flows.len()].answered(self.now, number),
+                _ => self.push_up(stretch - 1, message, bytes),
+            };
+        }
         match (message.leg, stretch) {
             (Some(leg), 0) => self.deliver_leg(message.flow, leg),
             (Some(leg), _) => self.pass_leg(message.flow, leg, bytes),
@@ -717,9 +785,10 @@ impl ChainWorld {
             let (generation, acks) = (connection.generation, connection.receiver.on_deadline(now));
             self.answer_flow(index, generation, acks);
         }
-        let (down, room) = (&mut self.stretches[0].down[0], &mut self.room);
+        let (first, own) = (self.route(index as u32, 0).first, self.flows[index].own_delay.forward);
+        let (down, room) = (&mut self.stretches[0].down[first], &mut self.room);
         let mut send = |packet| {
-            down.push(packet);
+            down.push_after(packet, own);
             room.enter()
         };
         self.flows[index].on_timer(now, &mut send, &mut |controller, setup| {
@@ -730,9 +799,10 @@ impl ChainWorld {
     }
 
     fn pump_flow(&mut self, index: usize, observer: &mut impl Observer) {
-        let (down, room) = (&mut self.stretches[0].down[0], &mut self.room);
+        let (first, own) = (self.route(index as u32, 0).first, self.flows[index].own_delay.forward);
+        let (down, room) = (&mut self.stretches[0].down[first], &mut self.room);
         self.flows[index].pump(self.now, &mut |packet| {
-            down.push(packet);
+            down.push_after(packet, own);
             room.enter()
         });
         self.settle(index, observer);
@@ -818,8 +888,9 @@ impl ChainWorld {
         let figures = self.figures(&counts);
         let transfers = self.flows.iter_mut().flat_map(SimFlow::finish_transfers).collect();
         let videos = self.flows.iter().map(|flow| flow.video(self.window)).collect();
-        let Self { collector, sampler, .. } = self;
-        let (refused, pings) = (Vec::new(), Vec::new());
+        let Self { collector, sampler, pings, window, .. } = self;
+        let refused = Vec::new();
+        let pings = pings.into_iter().map(|ping| ping.finish(window)).collect();
         (Remains { collector, sampler, counts, refused, transfers, videos, pings }, figures)
     }
 
@@ -856,21 +927,26 @@ fn is_due(path: &Path, now: Time) -> bool {
 }
 
 /// The links in front of a proxy and the last, or all.
-fn stretches(scenario: &Scenario, chain: &ChainSpec) -> Result<Vec<Stretch>, SimError> {
+fn stretches(
+    scenario: &Scenario,
+    chain: &ChainSpec,
+    routes: &[LinkRoute],
+) -> Result<Vec<Stretch>, SimError> {
     let (mut down, mut up) = (Vec::new(), Vec::new());
-    // The senders are in front of the first link; behind a proxy there are others.
+    // The senders are in front of the links; behind a proxy there are others.
     let behind = chain.proxy.is_none().then_some(&scenario.trace);
     let links = chain.before.iter().filter_map(|segment| segment.trace.as_ref());
-    let mut send_jitter = longest_delays(scenario, links.chain(behind));
+    let send_jitter = longest_delays(scenario, links.chain(behind));
+    let jitter_at = |place| senders_at(place, &send_jitter, routes);
     // A proxy ends the connection, so that each side of it has an RTT of its own.
     let wired: Span = chain.before.iter().map(|segment| segment.rtt.mean()).sum();
     let (rtt, last_rtt) = match chain.proxy {
         Some(_) => (wired, scenario.rtt.mean()),
         None => (wired + scenario.rtt.mean(), wired + scenario.rtt.mean()),
     };
-    for (stream, segment) in (SEGMENT_STREAMS..).zip(&chain.before) {
+    for (place, segment) in chain.before.iter().enumerate() {
         // Each draws on its own.
-        let seed = Random::seeded(scenario.seed, stream).bits();
+        let seed = Random::seeded(scenario.seed, SEGMENT_STREAMS + place as u64).bits();
         let delay = segment.rtt.half();
         let spec = PathSpec {
             trace: segment.trace.clone(),
@@ -878,7 +954,7 @@ fn stretches(scenario: &Scenario, chain: &ChainSpec) -> Result<Vec<Stretch>, Sim
             delay: delay.clone(),
             rtt,
             loss: segment.loss.clone(),
-            send_jitter: std::mem::take(&mut send_jitter),
+            send_jitter: jitter_at(place),
             ..PathSpec::default()
         };
         down.push(spec.build(seed)?);
@@ -889,7 +965,7 @@ fn stretches(scenario: &Scenario, chain: &ChainSpec) -> Result<Vec<Stretch>, Sim
     let last = PathSpec { rtt: last_rtt, ..forward_spec(scenario, &delays) };
     let last_up = reverse_spec(scenario, &delays).build_reverse(scenario.seed)?;
     if chain.proxy.is_none() {
-        down.push(PathSpec { send_jitter: Vec::new(), ..last }.build(scenario.seed)?);
+        down.push(PathSpec { send_jitter: jitter_at(down.len()), ..last }.build(scenario.seed)?);
         up.push(last_up);
         up.reverse();
         return Ok(vec![Stretch { down, up, first: 0 }]);
@@ -899,4 +975,14 @@ fn stretches(scenario: &Scenario, chain: &ChainSpec) -> Result<Vec<Stretch>, Sim
     let wired = Stretch { down, up, first: 0 };
     let down = vec![last.build(scenario.seed)?];
     Ok(vec![wired, Stretch { down, up: vec![last_up], first }])
+}
+
+/// The longest delays of the flows that begin at this link; empty where there are none.
+fn senders_at(place: usize, longest: &[Span], routes: &[LinkRoute]) -> Vec<Span> {
+    let begins = |route: &LinkRoute| route.first == place;
+    if !routes.iter().any(begins) {
+        return Vec::new();
+    }
+    let flows = longest.iter().zip(routes);
+    flows.map(|(longest, route)| if begins(route) { *longest } else { Span::ZERO }).collect()
 }

@@ -18,6 +18,13 @@ pub struct ChainSpec {
     pub proxy: Option<ProxySpec>,
 }
 
+/// The links over which a flow leads: all from the first to the last, which have these places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LinkRoute {
+    pub(crate) first: usize,
+    pub(crate) last: usize,
+}
+
 /// One link of a chain.
 #[derive(Debug, Clone)]
 pub struct SegmentSpec {
@@ -75,6 +82,32 @@ impl ProxySpec {
 }
 
 impl ChainSpec {
+    /// The first and the last link of a flow that leads over `path`; over all if it is empty.
+    ///
+    /// # Errors
+    /// When there is no link of a name, or they are not one behind the other.
+    pub(crate) fn route(&self, path: &[String]) -> Result<LinkRoute, String> {
+        let names: Vec<&String> = self.before.iter().map(|link| &link.name).collect();
+        let names = [names, vec![&self.last]].concat();
+        let mut places = Vec::new();
+        for name in path {
+            let place = names.iter().position(|link| *link == name);
+            places.push(place.ok_or_else(|| format!("there is no [path.{name}]"))?);
+        }
+        if places.windows(2).any(|pair| pair[1] != pair[0] + 1) {
+            return Err(format!("`{}` are not one behind the other", path.join("`, `")));
+        }
+        let first = places.first().copied().unwrap_or(0);
+        Ok(LinkRoute { first, last: places.last().copied().unwrap_or(self.before.len()) })
+    }
+
+    /// The mean RTT of a route; `last` is that of the last link.
+    pub(crate) fn rtt_of(&self, route: LinkRoute, last: &DelaySpec) -> Span {
+        let before = self.before.iter().map(|link| link.rtt.mean());
+        let rtts = before.chain([last.mean()]).skip(route.first);
+        rtts.take(route.last + 1 - route.first).fold(Span::ZERO, |sum, rtt| sum + rtt)
+    }
+
     /// The mean round-trip delay of the links in front of the last.
     pub(crate) fn rtt_before(&self) -> Span {
         let rtts = self.before.iter().map(|segment| segment.rtt.mean());

@@ -144,6 +144,8 @@ struct FlowToml {
     transfer: Option<Spanned<BTreeMap<String, toml::Value>>>,
     video: Option<Spanned<BTreeMap<String, toml::Value>>>,
     stagger: Option<Spanned<String>>,
+    #[serde(default)]
+    path: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -441,6 +443,7 @@ impl TomlText<'_> {
             controller(text, files).map(Some)
         })?;
         flow.user = fields.user.as_ref().map(|user| user.get_ref().clone());
+        flow.path.clone_from(&fields.path);
         if let Some(onoff) = &fields.onoff {
             flow.traffic = FlowTraffic::OnOffFiles(self.onoff(onoff.get_ref())?);
         }

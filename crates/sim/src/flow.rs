@@ -46,6 +46,10 @@ pub(crate) struct OwnDelay {
     pub(crate) reverse: Span,
 }
 
+impl OwnDelay {
+    pub(crate) const NONE: Self = Self { forward: Span::ZERO, reverse: Span::ZERO };
+}
+
 /// The random stream of a flow's frames.
 const VIDEO_STREAM: u64 = 1;
 

@@ -114,6 +114,8 @@ pub struct FlowSpec {
     pub reverse: Option<ControllerSpec>,
     /// The user of the cell whose flow it is, where there is a cell.
     pub user: Option<String>,
+    /// The links of a chain over which it leads, one behind the other; empty: all of them.
+    pub path: Vec<String>,
 }
 
 impl FlowSpec {
@@ -128,6 +130,7 @@ impl FlowSpec {
             rtt: None,
             reverse: None,
             user: None,
+            path: Vec::new(),
         }
     }
 
@@ -142,6 +145,7 @@ impl FlowSpec {
             rtt: None,
             reverse: None,
             user: None,
+            path: Vec::new(),
         }
     }
 
@@ -228,14 +232,9 @@ impl Scenario {
                 self.duration
             ));
         }
-        let own_rtt = self.flows.iter().any(|flow| flow.rtt.is_some());
-        if own_rtt && self.rtt.as_constant().is_none() {
-            return invalid(
-                "flows have an RTT of their own only where that of the path is constant".into(),
-            );
-        }
         self.check_handovers().or_else(invalid)?;
         self.check_chain().or_else(invalid)?;
+        self.check_rtts().or_else(invalid)?;
         self.check_cell().or_else(invalid)?;
         self.check_bottleneck().or_else(invalid)?;
         self.check_two_way().or_else(invalid)?;
@@ -327,12 +326,9 @@ impl Scenario {
             ping.check(self.duration).map_err(|why| format!("ping: {why}"))?;
         }
         let reverse = self.flows.iter().any(|flow| flow.reverse.is_some());
-        let is_plain = self.chain.is_none() && self.cell.is_none() && !reverse;
-        match is_plain || self.pings.is_empty() {
+        match self.pings.is_empty() || self.cell.is_none() && !reverse {
             true => Ok(()),
-            false => Err("ping: goes neither with links in series ([path.NAME]) nor with a cell \
-                          nor with `reverse`"
-                .into()),
+            false => Err("ping: goes neither with a cell nor with `reverse`".into()),
         }
     }
 
@@ -377,10 +373,19 @@ impl Scenario {
     }
 
     fn check_chain(&self) -> Result<(), String> {
-        let Some(chain) = &self.chain else { return Ok(()) };
+        let Some(chain) = &self.chain else {
+            return match self.flows.iter().position(|flow| !flow.path.is_empty()) {
+                Some(index) => Err(format!("flow {}: path: there are no [path.NAME]", index + 1)),
+                None => Ok(()),
+            };
+        };
         chain.check()?;
-        if self.flows.iter().any(|flow| flow.rtt.is_some()) {
-            return Err("flows have no RTT of their own where links are in series".into());
+        for (index, flow) in self.flows.iter().enumerate() {
+            chain.route(&flow.path).map_err(|why| format!("flow {}: path: {why}", index + 1))?;
+        }
+        let own = self.flows.iter().any(|flow| flow.rtt.is_some() || !flow.path.is_empty());
+        if chain.proxy.is_some() && own {
+            return Err("pep: all flows lead over all links, without an RTT of their own".into());
         }
         let reverse = self.flows.iter().any(|flow| flow.reverse.is_some());
         if self.cell.is_some() || self.bottleneck.host().is_some() || reverse {
@@ -402,6 +407,33 @@ impl Scenario {
         Ok(())
     }
 
+    /// Refuses flows whose RTT is below that of the path, where it cannot be a part of it.
+    fn check_rtts(&self) -> Result<(), String> {
+        for (index, flow) in self.flows.iter().enumerate() {
+            let Some(rtt) = flow.rtt else { continue };
+            let least = match &self.chain {
+                Some(chain) => chain.rtt_of(chain.route(&flow.path)?, &self.rtt),
+                None if self.has_one_rtt() => continue,
+                None => self.rtt.mean(),
+            };
+            if rtt < least {
+                let number = index + 1;
+                return Err(format!("flow {number}: rtt: {rtt}; its path has {least} in the mean"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether flows lead over some of the links only.
+    pub(crate) fn has_routes(&self) -> bool {
+        self.flows.iter().any(|flow| !flow.path.is_empty())
+    }
+
+    /// Whether the RTT of the path stays as it is.
+    pub(crate) fn has_one_rtt(&self) -> bool {
+        self.rtt.as_constant().is_some() && !self.changes_rtt()
+    }
+
     fn check_handovers(&self) -> Result<(), String> {
         Handover::check_order(&self.handovers)?;
         if self.trace.has_handovers() && !self.handovers.is_empty() {
@@ -413,11 +445,6 @@ impl Scenario {
                 late.at - Time::ZERO,
                 self.duration
             ));
-        }
-        if self.changes_rtt() && self.flows.iter().any(|flow| flow.rtt.is_some()) {
-            return Err("a handover to another RTT does not go with flows that have an RTT of \
-                        their own"
-                .into());
         }
         Ok(())
     }

@@ -218,6 +218,14 @@ pub(crate) fn conclude(
     let of_proxy = chain.as_ref().and_then(|chain| Some(chain.proxy.as_ref()?.radio.retransmitted));
     let of_flows: u64 = results.counts.iter().map(|counts| counts.retransmitted).sum();
     let retransmissions = of_flows + of_proxy.unwrap_or(0);
+    if let Some(chain) = chain.as_ref().filter(|_| scenario.has_routes())
+        && let Some(last) = chain.segments.last()
+    {
+        // What leads over other links alone does not use the last one.
+        let window = (scenario.duration - scenario.skip).as_secs_f64();
+        let bytes = last.throughput_mbps * 1e6 / 8.0 * window;
+        figures.utilization = bytes / capacity.in_window.max(1) as f64;
+    }
     figures.chain = chain;
     let skipped = scenario.skip.as_nanos() / scenario.bin.as_nanos();
     for (index, flow) in figures.per_flow.iter_mut().enumerate() {

@@ -508,24 +508,29 @@ pub(crate) struct DelaySplit {
     forward: DelaySpec,
     reverse: DelaySpec,
     /// RTT of flows without one of their own, and the RTT that lies in the path; when any flow
-    /// has its own.
-    constant: Option<(Span, Span)>,
+    /// has its own. In a chain each link has its own.
+    shared: Option<(Span, Span)>,
     /// The bottleneck is in the host, and all of the delay behind it.
     is_behind: bool,
 }
 
 impl DelaySplit {
     pub(crate) fn new(scenario: &Scenario) -> Self {
-        let general = scenario.rtt.as_constant();
+        let general = scenario.rtt.mean();
         let own = scenario.flows.iter().filter_map(|flow| flow.rtt).min();
-        let constant = general.zip(own).map(|(general, own)| (general, general.min(own)));
-        let rtt = constant.map_or_else(|| scenario.rtt.clone(), |(_, shared)| shared.into());
+        let own = own.filter(|_| scenario.chain.is_none());
+        let one_rtt = scenario.has_one_rtt();
+        let shared = own.map(|own| (general, if one_rtt { general.min(own) } else { general }));
+        let rtt = match shared {
+            Some((_, shared)) if one_rtt => shared.into(),
+            _ => scenario.rtt.clone(),
+        };
         let is_behind = scenario.bottleneck.host().is_some();
         let (forward, reverse) = match is_behind {
             true => (DelaySpec::default(), rtt),
             false => (rtt.half(), rtt.half()),
         };
-        Self { forward, reverse, constant, is_behind }
+        Self { forward, reverse, shared, is_behind }
     }
 
     pub(crate) fn own(&self, flow: &FlowSpec) -> OwnDelay {
@@ -538,9 +543,7 @@ impl DelaySplit {
     }
 
     fn own_of(&self, rtt: Option<Span>) -> OwnDelay {
-        let Some((general, shared)) = self.constant else {
-            return OwnDelay { forward: Span::ZERO, reverse: Span::ZERO };
-        };
+        let Some((general, shared)) = self.shared else { return OwnDelay::NONE };
         let own = rtt.unwrap_or(general) - shared;
         match self.is_behind {
             true => OwnDelay { forward: Span::ZERO, reverse: own },

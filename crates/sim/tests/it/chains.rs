@@ -264,7 +264,23 @@ fn mistakes_in_chains_name_their_place() {
         ("[path.a]\n[path.b]\n[[flow]]\ncc='cubic'\n".to_owned(), "s.toml: trace: is missing"),
         (
             format!("{two}[[flow]]\ncc='cubic'\nrtt='3ms'\n"),
-            "s.toml: flows have no RTT of their own where links are in series",
+            "s.toml: flow 1: rtt: 3ms; its path has 40ms in the mean",
+        ),
+        (
+            format!("{two}[[flow]]\ncc='cubic'\npath=['a', 'c']\n"),
+            "s.toml: flow 1: path: there is no [path.c]",
+        ),
+        (
+            format!("{two}[[flow]]\ncc='cubic'\npath=['b', 'a']\n"),
+            "s.toml: flow 1: path: `b`, `a` are not one behind the other",
+        ),
+        (
+            "trace='constant:1mbit'\n[[flow]]\ncc='cubic'\npath=['a']\n".to_owned(),
+            "s.toml: flow 1: path: there are no [path.NAME]",
+        ),
+        (
+            format!("{two}[pep]\ncc='cubic'\n[[flow]]\ncc='cubic'\npath=['b']\n"),
+            "s.toml: pep: all flows lead over all links",
         ),
         (
             format!("{two}[pep]\ncc='cubic'\n[[flow]]\nudp='1mbit'\n"),
@@ -290,4 +306,78 @@ fn a_proxy_without_a_limit_in_front_of_a_slow_link_is_refused_before_memory_is_f
     ))
     .unwrap_err();
     assert!(error.to_string().contains("packets are in flight"), "{error}");
+}
+
+/// Three links of 10 Mbit/s and 10 ms each, `flows` behind them.
+fn parking_lot(flows: &str) -> Outcome {
+    let link = |name| {
+        format!(
+            "[path.{name}]\ntrace = 'constant:10mbit'\nrtt = '10ms'\nqueue = 'droptail:100pkts'\n"
+        )
+    };
+    let links = ["a", "b", "c"].map(link).concat();
+    outcome(&format!("duration = '40s'\nskip = '10s'\n{links}{flows}"))
+}
+
+#[test]
+fn flows_of_a_parking_lot_share_each_link_that_they_cross() {
+    let cubic = |path| format!("[[flow]]\ncc = 'cubic'\npath = {path}\n");
+    let flows = ["['a', 'b', 'c']", "['a']", "['b']", "['c']"].map(cubic).concat();
+    let figures = parking_lot(&flows).figures;
+    let rates: Vec<f64> = figures.per_flow.iter().map(|flow| flow.throughput_mbps).collect();
+    for (cross, segment) in rates[1..].iter().zip(&figures.chain.as_ref().unwrap().segments) {
+        assert!((segment.throughput_mbps - 10.0).abs() < 0.3, "{}", segment.throughput_mbps);
+        assert!((rates[0] + cross - segment.throughput_mbps).abs() < 0.2, "{rates:?}");
+    }
+    // Three queues and three times the losses of the others.
+    assert!(rates[0] > 0.5 && rates[1..].iter().all(|rate| *rate > 2.0 * rates[0]), "{rates:?}");
+    assert!((0.97..=1.0).contains(&figures.utilization), "{}", figures.utilization);
+}
+
+#[test]
+fn a_flow_has_the_rtt_and_the_room_of_its_links_alone() {
+    let flow = |path, more| format!("[[flow]]\ncc = 'fixed:cwnd=1pkts'\npath = {path}\n{more}");
+    let flows = [
+        flow("['a']", ""),
+        flow("['b', 'c']", ""),
+        flow("['c']", "rtt = '50ms'\n"),
+        "[[flow]]\nudp = '4mbit'\npath = ['b']\n".to_owned(),
+    ];
+    let figures = parking_lot(&flows.concat()).figures;
+    for (flow, rtt_ms) in figures.per_flow.iter().zip([10.0, 20.0, 50.0]) {
+        let least = flow.rtt_ms_seen.p50;
+        // 1.2 ms on each link, the senders' jitter, and a packet of another flow.
+        assert!((rtt_ms..rtt_ms + 6.0).contains(&least), "{least} ms of {rtt_ms}");
+    }
+    assert!((figures.per_flow[3].throughput_mbps - 4.0).abs() < 0.01);
+    // One packet in 50 to 53 ms on the last link, and one in 20 to 26.
+    assert!(figures.utilization < 0.09, "{}", figures.utilization);
+}
+
+#[test]
+fn pings_cross_all_links_and_a_proxy() {
+    let text = "[[ping]]\nevery = '100ms'\n[[flow]]\ncc = 'fixed:cwnd=1pkts'\n";
+    for pep in ["", "[pep]\ncc = 'cubic'\n"] {
+        let figures = parking_lot(&format!("{text}{pep}")).figures;
+        let ping = &figures.pings[0];
+        assert_eq!((ping.sent, ping.answered), (300, 300), "{pep}");
+        let least = ping.rtt_ms.as_ref().unwrap().p50;
+        // An opportunity each 1.2 ms on each link.
+        assert!((30.0..34.0).contains(&least), "{least} ms");
+    }
+}
+
+#[test]
+fn flows_add_to_an_rtt_that_moves_or_changes() {
+    for rtt in
+        ["rtt = 'random:20ms..40ms/100ms'", "rtt = '30ms'\n[[handover]]\nat = '20s'\nrtt = '35ms'"]
+    {
+        let flows =
+            ["", "rtt = '80ms'"].map(|own| format!("[[flow]]\ncc = 'fixed:cwnd=1pkts'\n{own}\n"));
+        let (path, flows) =
+            (format!("trace = 'constant:10mbit'\nduration = '40s'\n{rtt}\n"), flows.concat());
+        let figures = outcome(&format!("{path}{flows}")).figures;
+        let rtts: Vec<f64> = figures.per_flow.iter().map(|flow| flow.rtt_ms_seen.mean).collect();
+        assert!((rtts[1] - rtts[0] - 50.0).abs() < 3.0, "{rtt}: {rtts:?}");
+    }
 }

@@ -117,13 +117,15 @@ fn every_controller_goes_on_over_the_new_path() {
 fn a_handover_is_no_capacity_and_contradictions_are_refused() {
     let outcome = common::outcome(&handed_over("cubic", &["15s/4s"]));
     assert!((0.9..=1.0).contains(&outcome.figures.utilization), "6 of the last 10 s are offered");
-    let own_rtt = |handover: &str| {
+    let own_rtt = |handover: &str, rtt| {
         let mut scenario = handed_over("fixed", &[handover]);
-        scenario.flows[0].rtt = Some(secs(1));
+        scenario.flows[0].rtt = Some(rtt);
         run(&scenario).map(|_| ()).map_err(|error| error.to_string())
     };
-    assert_eq!(own_rtt("5s"), Ok(()));
-    assert!(own_rtt("5s/50ms/1s").unwrap_err().contains("an RTT of their own"));
+    let short = Span::from_millis(1);
+    assert_eq!(own_rtt("5s", short), Ok(()));
+    assert_eq!(own_rtt("5s/50ms/1s", secs(1)), Ok(()));
+    assert!(own_rtt("5s/50ms/1s", short).unwrap_err().contains("flow 1: rtt: 1ms; its path has"));
     let error = run(&handed_over("fixed", &["19s/1s"])).unwrap_err().to_string();
     assert!(error.contains("the handover at 19s is not over before the end of the run (20s)"));
 }

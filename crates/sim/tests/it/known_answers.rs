@@ -483,9 +483,9 @@ fn contradictory_scenarios_are_refused_with_a_reason() {
             _ => assert!(error_of(&scenario).contains(expected), "{}", error_of(&scenario)),
         }
     }
-    let own = FlowSpec { rtt: Some(secs(1)), ..bulk("cubic") };
+    let own = FlowSpec { rtt: Some(Span::from_micros(1400)), ..bulk("cubic") };
     let both = Scenario { rtt: "step:1ms/1s,2ms/1s".parse().unwrap(), ..scenario(vec![own], 1) };
-    assert!(error_of(&both).contains("RTT of their own only where"), "{}", error_of(&both));
+    assert!(error_of(&both).contains("its path has 1500us in the mean"), "{}", error_of(&both));
 }
 
 #[test]
