@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cellpace_cc::DEFAULT_CONTROLLER;
 use cellpace_tcp::{
-    BelowOnSystem, ClientServerOptions, FlowDriver, FlowOptions, FlowShare, GateOptions,
-    KernelDriver, RelayOptions, TcpCongestionControl,
+    BelowOnSystem, ClientServerOptions, ControlOptions, DriverChoice, FlowDriver, FlowShare,
+    GateOptions, KernelDriver, PlacementReason, RelayOptions, TcpCongestionControl,
 };
 use clap::{Args, ValueEnum};
 
@@ -52,7 +52,7 @@ pub(crate) struct FlowArgs {
 
 impl FlowArgs {
     /// Reads the options, and takes a place at the kernel driver where that is to be used.
-    pub(crate) fn options(&self) -> Result<FlowOptions, CommandError> {
+    pub(crate) fn options(&self) -> Result<ControlOptions, CommandError> {
         let cc = cellpace_lab::read_controller(&self.cc)
             .map_err(|error| CommandError::usage(format!("--cc: {error}")))?;
         if cc.has_receiver() && !self.is_client_server() {
@@ -63,15 +63,20 @@ impl FlowArgs {
         }
         self.check_options_of_drivers()?;
         self.below.check().map_err(|error| CommandError::usage(format!("--below: {error}")))?;
-        let driver = self.driver()?;
+        let open = |name: &String| KernelDriver::open(name).map(Arc::new);
+        let missing = |error| PlacementReason::NoKernelDriver(format!("{error}").into());
+        let drivers = self.driver_choice().open(|name| open(name).map_err(missing));
+        let drivers = drivers.map_err(CommandError::failed)?;
         let cc = self.samples.watch(&[cc])?.remove(0);
-        Ok(FlowOptions { cc, seed: seed()?, driver })
+        Ok(ControlOptions { cc, seed: seed()?, drivers })
     }
 
-    /// Says what TCP below the controller is, where that is not what the system has.
-    pub(crate) fn describe_below(&self, options: &FlowOptions, verbosity: Verbosity) {
-        if matches!(options.driver, FlowDriver::Kernel(_)) {
-            return;
+    /// Says why the driver is not the kernel's where that was wished for, and what TCP below the
+    /// controller is, where that is not what the system has.
+    pub(crate) fn describe(&self, options: &ControlOptions, verbosity: Verbosity) {
+        let DriverChoice::Relay(driver, reason) = &options.drivers else { return };
+        if let Some(reason) = reason {
+            verbosity.detail(|| format!("driver {}: {reason}", driver.kind().name()));
         }
         match BelowOnSystem::find(&self.below) {
             Some(BelowOnSystem::Unfit(warning)) => verbosity.note(&warning),
@@ -87,7 +92,7 @@ impl FlowArgs {
 
     fn check_options_of_drivers(&self) -> Result<(), CommandError> {
         let misplaced = match self.driver {
-            DriverArg::Kernel => self.option_of_gate(),
+            DriverArg::Kernel => self.gate().given_option(),
             DriverArg::ClientServer => self.share.then_some("--share"),
             DriverArg::Auto | DriverArg::Gate => None,
         };
@@ -95,25 +100,24 @@ impl FlowArgs {
         misplaced.map_or(Ok(()), |option| Err(failure(option)))
     }
 
-    fn driver(&self) -> Result<FlowDriver, CommandError> {
-        let relay = RelayOptions { below: self.below.clone(), ..RelayOptions::default() };
-        let kernel = || KernelDriver::open(&self.driver_name()).map(Arc::new);
+    /// The kernel driver is its name.
+    fn driver_choice(&self) -> DriverChoice<String> {
+        let gate = self.gate();
         match self.driver {
-            DriverArg::Kernel => kernel().map(FlowDriver::Kernel).map_err(CommandError::failed),
-            DriverArg::ClientServer => Ok(FlowDriver::ClientServer(ClientServerOptions {
-                relay,
-                ..ClientServerOptions::default()
-            })),
-            DriverArg::Auto if self.option_of_gate().is_none() => {
-                // `cellpace kernel status` says why it cannot be used.
-                let gate = FlowDriver::Gate(GateOptions::default());
-                Ok(kernel().map_or(gate, FlowDriver::Kernel))
-            }
-            DriverArg::Auto | DriverArg::Gate => {
-                let share = self.share.then_some(FlowShare { weight: 1 });
-                Ok(FlowDriver::Gate(GateOptions { relay, share }))
+            DriverArg::Auto => DriverChoice::KernelOrGate(self.driver_name(), gate),
+            DriverArg::Kernel => DriverChoice::Kernel(self.driver_name()),
+            DriverArg::Gate => DriverChoice::Relay(FlowDriver::Gate(gate), None),
+            DriverArg::ClientServer => {
+                let options =
+                    ClientServerOptions { relay: gate.relay, ..ClientServerOptions::default() };
+                DriverChoice::Relay(FlowDriver::ClientServer(options), None)
             }
         }
+    }
+
+    fn gate(&self) -> GateOptions {
+        let relay = RelayOptions { below: self.below.clone(), ..RelayOptions::default() };
+        GateOptions { relay, share: self.share.then_some(FlowShare { weight: 1 }) }
     }
 
     /// Tests must not depend on what is installed where they run.
@@ -121,13 +125,6 @@ impl FlowArgs {
         let named = self.driver_name.clone();
         let named = named.or_else(|| std::env::var("CELLPACE_KERNEL_DRIVER").ok());
         named.unwrap_or_else(|| cellpace_kernel::NAME.to_owned())
-    }
-
-    /// The option that the kernel driver does not have, if one was given.
-    fn option_of_gate(&self) -> Option<&'static str> {
-        let options =
-            [("--share", self.share), ("--below", self.below != TcpCongestionControl::default())];
-        options.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
     }
 }
 

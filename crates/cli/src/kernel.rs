@@ -8,6 +8,7 @@ use cellpace_kernel::{
     CallbackVariant, HAS_PROGRAMS, Installed, KernelError, NAME, PromptAcks, remove,
     remove_unfinished,
 };
+use cellpace_tcp::{DriverChoice, GateOptions, PlacementReason, ProgramSocket};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -260,7 +261,7 @@ fn status(args: &StatusArgs) -> Result<ExitCode, CommandError> {
 
 fn document(facts: &Facts) -> Value {
     let texts = |list: &[Obstacle]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let choice = facts.choice();
+    let (driver, reason) = used_driver(facts);
     json!({
         "schema": "cellpace.kernel/1",
         "kernel": facts.release,
@@ -291,9 +292,19 @@ fn document(facts: &Facts) -> Value {
             })).collect::<Vec<_>>(),
         })),
         "pins_gone": matches!(facts.installed, Err(KernelError::PinsGone)),
-        "uses": if choice.kernel { "kernel" } else { "gate" },
-        "reason": choice.reason,
+        "uses": driver,
+        "reason": reason,
     })
+}
+
+/// Which driver `--driver auto` uses for TCP of this process, and why.
+fn used_driver(facts: &Facts) -> (&'static str, String) {
+    let missing = |why: String| PlacementReason::NoKernelDriver(why.into());
+    let auto = DriverChoice::KernelOrGate((), GateOptions::default());
+    let usable = |(): &()| facts.check_usable().map_err(missing);
+    let placement = auto.place(ProgramSocket::Undecided, usable);
+    let reason = placement.reason().map(ToString::to_string);
+    (placement.name(), reason.unwrap_or_else(|| "it is installed and open to us".to_owned()))
 }
 
 /// Which signature of `cong_control` the kernel has.
@@ -307,8 +318,8 @@ fn callback(facts: &Facts) -> Option<&'static str> {
 
 fn table(facts: &Facts) -> String {
     let missing = facts.missing_capabilities();
-    let choice = facts.choice();
-    let uses = if choice.kernel { "kernel driver" } else { "gate" };
+    let (driver, reason) = used_driver(facts);
+    let uses = if driver == "kernel" { "kernel driver" } else { driver };
     let disabled = facts.unprivileged_bpf_disabled.map(|value| value.to_string());
     let rows = [
         ("kernel", facts.release.clone()),
@@ -331,7 +342,7 @@ fn table(facts: &Facts) -> String {
     if let Ok(installed) = &facts.installed {
         rows.extend(use_of(installed));
     }
-    rows.push(("cellpace uses", format!("{uses}: {}", choice.reason)));
+    rows.push(("cellpace uses", format!("{uses}: {reason}")));
     rows.extend(facts.notes().into_iter().map(|note| ("note", note)));
     // Some of the values stand in memory that others may write to.
     rows.iter().map(|(name, value)| format!("{name:<27}{}\n", one_line(value))).collect()

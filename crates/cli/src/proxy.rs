@@ -18,6 +18,7 @@ use cellpace_proxy::{
     ProxyLimits, ProxyMode, ProxyOutcome, ServedConnection, StopUrgency, is_listener,
 };
 use cellpace_run::LoggingCommand;
+use cellpace_tcp::TcpError;
 use clap::{ArgGroup, Args, ValueEnum};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -186,7 +187,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, CommandError> {
     check_target(args)?;
     cellpace_os::descriptors::raise_limit();
     let config = config(args)?;
-    args.flow.describe_below(&config.flow, args.outputs.verbosity);
+    args.flow.describe(&config.flow, args.outputs.verbosity);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(RESOLVERS)
@@ -395,15 +396,16 @@ async fn serve(
         }
     });
     let opened = log.clone();
-    let unreachable = UnreachableTarget::default();
+    let (unreachable, uncontrolled) = (RepeatedNote::default(), RepeatedNote::default());
     let is_forwarder = args.to.is_some();
     let ended = proxy.run(stopped, move |notice| match &notice {
         Notice::Controlled(controlled) => opened.opened(controlled),
         Notice::Closed(ServedConnection { how: Err(error), .. })
             if is_forwarder && !verbosity.is_verbose() =>
         {
-            unreachable.note(error, verbosity);
+            note_unreachable(&unreachable, error, verbosity);
         }
+        Notice::Uncontrolled(error) => note_uncontrolled(&uncontrolled, error, verbosity),
         notice => print_notice(notice, verbosity),
     });
     Ok((ended.await.map_err(CommandError::failed)?, log, outputs))
@@ -478,18 +480,16 @@ async fn watch_signals(
     std::future::pending::<()>().await;
 }
 
-/// Says that the destination of a forwarder cannot be reached, and from then on how often.
+/// Says something that may happen to every connection, and from then on how often it happened.
 #[derive(Default)]
-struct UnreachableTarget(Mutex<(u64, Option<Instant>)>);
+struct RepeatedNote(Mutex<(u64, Option<Instant>)>);
 
-impl UnreachableTarget {
+impl RepeatedNote {
     /// From one line to the next.
     const EVERY: Duration = Duration::from_secs(10);
 
-    fn note(&self, error: &ConnectionError, verbosity: Verbosity) {
-        if !matches!(error, ConnectionError::Unreachable { .. } | ConnectionError::Loop) {
-            return;
-        }
+    /// Notes the `text` about so many connections, if it is time.
+    fn note(&self, verbosity: Verbosity, text: impl FnOnce(u64) -> String) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (count, at) = &mut *noted;
         *count += 1;
@@ -497,11 +497,27 @@ impl UnreachableTarget {
             return;
         }
         *at = Some(Instant::now());
-        match std::mem::take(count) {
-            1 => verbosity.note(&format!("a client was not served: {error}")),
-            count => verbosity.note(&format!("{count} clients were not served: {error}")),
-        }
+        verbosity.note(&text(std::mem::take(count)));
     }
+}
+
+/// Says that the destination of a forwarder cannot be reached.
+fn note_unreachable(repeated: &RepeatedNote, error: &ConnectionError, verbosity: Verbosity) {
+    if !matches!(error, ConnectionError::Unreachable { .. } | ConnectionError::Loop) {
+        return;
+    }
+    repeated.note(verbosity, |count| match count {
+        1 => format!("a client was not served: {error}"),
+        _ => format!("{count} clients were not served: {error}"),
+    });
+}
+
+/// Says why connections have no controller.
+fn note_uncontrolled(repeated: &RepeatedNote, error: &TcpError, verbosity: Verbosity) {
+    repeated.note(verbosity, |count| match count {
+        1 => format!("a connection continues without a controller: {error}"),
+        _ => format!("{count} connections continue without a controller: {error}"),
+    });
 }
 
 fn print_notice(notice: &Notice, verbosity: Verbosity) {
@@ -509,9 +525,6 @@ fn print_notice(notice: &Notice, verbosity: Verbosity) {
         Notice::Closed(closed) => verbosity.detail(|| line(closed)),
         Notice::AcceptFailed(error) => {
             verbosity.note(&format!("cannot accept a connection, trying again: {error}"));
-        }
-        Notice::Uncontrolled(error) => {
-            verbosity.note(&format!("a connection continues without a controller: {error}"));
         }
         notice => verbosity.note(&format!("{notice:?}")),
     }

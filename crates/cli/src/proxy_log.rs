@@ -79,6 +79,7 @@ impl FollowedFlow {
             outcome,
             cut: outcome.is_none(),
             driver: flow.driver(),
+            driver_reason: flow.driver_reason().cloned(),
         }
     }
 }

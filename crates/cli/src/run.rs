@@ -11,7 +11,7 @@ use cellpace_run::{
     Broker, BrokerConfig, Launch, LoggingCommand, PlainConnections, PlainReason, PreloadLibrary,
     RunError, RunNotice, check_program,
 };
-use cellpace_tcp::{DriverKind, FlowOptions, RelayEngine};
+use cellpace_tcp::{ControlOptions, RelayEngine};
 use clap::Args;
 
 use crate::connection_outputs::ConnectionOutputs;
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     let rules = rules(args)?;
     args.outputs.check()?;
     let options = args.flow.options()?;
-    args.flow.describe_below(&options, args.outputs.verbosity);
+    args.flow.describe(&options, args.outputs.verbosity);
     match start(args, options, &rules) {
         Ok(code) => Ok(code),
         Err(Stop::Run(error)) => not_started(&error),
@@ -86,7 +86,7 @@ impl From<RunError> for Stop {
     }
 }
 
-fn start(args: &RunArgs, options: FlowOptions, rules: &Rules) -> Result<ExitCode, Stop> {
+fn start(args: &RunArgs, options: ControlOptions, rules: &Rules) -> Result<ExitCode, Stop> {
     check_program(args.program.first().map_or("".as_ref(), OsString::as_os_str))?;
     let library = PreloadLibrary::find()?;
     let launch = Launch::prepare()?;
@@ -95,7 +95,7 @@ fn start(args: &RunArgs, options: FlowOptions, rules: &Rules) -> Result<ExitCode
         false => launch,
     };
     // Through the kernel driver connections need no descriptors here.
-    let is_in_kernel = options.driver.kind() == DriverKind::Kernel;
+    let is_in_kernel = options.drivers.kernel().is_some();
     let workers = if is_in_kernel { 1 } else { workers().map_err(Stop::CommandError)? };
     let engine = match args.max_connections {
         Some(limit) => RelayEngine::limited(limit as usize),

@@ -82,15 +82,6 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// What cellpace steers TCP with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// The kernel driver, or else the gate.
-    pub kernel: bool,
-    /// Why.
-    pub reason: String,
-}
-
 /// What MDI in the kernel lacks.
 pub(crate) const NO_LINKS: &str =
     "this kernel has no links to congestion controls in BPF, which MDI needs: Linux 6.4 has them";
@@ -168,22 +159,20 @@ impl Facts {
         notes
     }
 
-    /// What cellpace will use for TCP of this process, and why.
-    pub fn choice(&self) -> Choice {
-        let reason = match &self.installed {
-            Ok(installed) if installed.layout == LAYOUT => {
-                return Choice {
-                    kernel: true,
-                    reason: "it is installed and open to us".to_owned(),
-                };
-            }
+    /// Checks that this process may use the kernel driver for TCP.
+    ///
+    /// # Errors
+    /// Why it may not, in words.
+    pub fn check_usable(&self) -> Result<(), String> {
+        match &self.installed {
+            Ok(installed) if installed.layout == LAYOUT => Ok(()),
             Ok(Installed { version, layout, .. }) => {
-                KernelError::OtherVersion { version: version.clone(), layout: *layout }.to_string()
+                let error = KernelError::OtherVersion { version: version.clone(), layout: *layout };
+                Err(error.to_string())
             }
-            Err(KernelError::NotInstalled) => self.why_not_installed(),
-            Err(error) => error.to_string(),
-        };
-        Choice { kernel: false, reason }
+            Err(KernelError::NotInstalled) => Err(self.why_not_installed()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     fn why_not_installed(&self) -> String {
@@ -275,9 +264,7 @@ mod tests {
     }
 
     fn reason(facts: &Facts) -> String {
-        let choice = facts.choice();
-        assert!(!choice.kernel);
-        choice.reason
+        facts.check_usable().unwrap_err()
     }
 
     #[test]
@@ -288,7 +275,7 @@ mod tests {
         assert!(reason(&facts).contains("cellpace kernel install"));
         let layout = LAYOUT;
         let facts = Facts { installed: Ok(Installed { layout, ..Installed::default() }), ..facts };
-        assert!(facts.choice().kernel);
+        assert_eq!(facts.check_usable(), Ok(()));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use cellpace_tcp::FlowOptions;
+use cellpace_tcp::ControlOptions;
 
 use crate::access::Access;
 use crate::network::AddressRange;
@@ -21,7 +21,7 @@ pub struct ProxyConfig {
     /// How the controlled sides are controlled. Flows get seeds from this one upwards. With the
     /// client/server driver upstream must answer our hello, and a client that says none is served as by
     /// the gate; clients that speak SOCKS or a header of the PROXY protocol first cannot use it.
-    pub flow: FlowOptions,
+    pub flow: ControlOptions,
     /// Which side is under the controller.
     pub control: ControlledSide,
     /// Sends a header of the PROXY protocol upstream before any other byte.
@@ -37,7 +37,7 @@ pub struct ProxyConfig {
 
 impl ProxyConfig {
     /// A proxy with default limits, with the controller towards the clients.
-    pub fn new(listen: SocketAddr, mode: ProxyMode, flow: FlowOptions) -> Self {
+    pub fn new(listen: SocketAddr, mode: ProxyMode, flow: ControlOptions) -> Self {
         Self {
             listen: vec![listen],
             mode,

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cellpace_tcp::{
-    FlowControl, FlowHandle, FlowOutcome, NewFlow, SocketOwner, TcpError, unacknowledged,
+    FlowControl, FlowHandle, FlowOutcome, NewFlow, ProgramSocket, SocketOwner, TcpError,
+    unacknowledged,
 };
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
@@ -60,7 +61,7 @@ impl ConnectionSide {
         };
         let mut local = None;
         let flow = NewFlow { number, tcp: tcp.clone(), outgoing, from_start: false };
-        let taken = control.take(flow, SocketOwner::ThisProcess, || {
+        let taken = control.take(flow, ProgramSocket::Undecided, SocketOwner::ThisProcess, || {
             let (near, far) = StdUnixStream::pair()?;
             near.set_nonblocking(true)?;
             local = Some(near);

@@ -175,6 +175,7 @@ impl AttachedFlow {
             outcome: self.handle.outcome(),
             cut: false,
             driver: DriverKind::Kernel,
+            driver_reason: None,
         }
     }
 }

@@ -153,11 +153,16 @@ impl ConnectionWatcher for ConnectionLog {
         }
     }
 
-    fn stayed_plain(&mut self, connection: Option<&AdoptedConnection>, reason: PlainReason) {
+    fn stayed_plain(
+        &mut self,
+        connection: Option<&AdoptedConnection>,
+        reason: PlainReason,
+        why: &str,
+    ) {
         self.plain.add(reason, 1);
         if let Some(print) = self.lines {
             let which = connection.map_or_else(|| "a new connection".to_owned(), shown_addresses);
-            print(&format!("{which} stays without a controller: {}", reason.text()));
+            print(&format!("{which} stays without a controller: {why}"));
         }
     }
 
@@ -215,10 +220,11 @@ impl ConnectionLog {
             LoggingCommand::Attach => format!("{} bytes acknowledged", stats.acked_bytes),
         };
         format!(
-            "flow {}: {} under {}, {:.3} s, {bytes}{}{}, {} segments sent again, {}",
+            "flow {}: {} under {}{}, {:.3} s, {bytes}{}{}, {} segments sent again, {}",
             connection.flow,
             shown_addresses(connection),
             self.cc,
+            driver_text(closed),
             age.as_secs_f64(),
             rtt("RTT", stats.srtt),
             rtt("smallest", stats.min_rtt),
@@ -247,6 +253,7 @@ impl ConnectionLog {
             "command": self.command_line,
             "cc": self.cc,
             "driver": closed.driver.name(),
+            "driver_reason": closed.driver_reason.as_ref().map(ToString::to_string),
             "flow": connection.flow,
             "direction": if connection.outgoing { "out" } else { "in" },
             "local": connection.local.to_string(),
@@ -290,6 +297,12 @@ impl ConnectionLog {
 fn shown_addresses(connection: &AdoptedConnection) -> String {
     let AdoptedConnection { outgoing, local, peer, .. } = connection;
     format!("{local} {} {peer}", if *outgoing { "->" } else { "<-" })
+}
+
+/// Why a connection has another driver than the command's other connections; empty for most.
+fn driver_text(closed: &ClosedConnection) -> String {
+    let reason = closed.driver_reason.as_ref().filter(|reason| reason.is_of_connection());
+    reason.map_or_else(String::new, |reason| format!(" ({}: {reason})", closed.driver.name()))
 }
 
 /// Share of the bytes that TCP sent that it had sent before, from 0 to 1; none before it sent any.

@@ -1,18 +1,41 @@
-//! The one place that decides which driver a connection gets.
+//! Puts connections under controllers, each by the driver that [`DriverChoice::place`] decides on.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::kernel::SocketOwner;
-use crate::{FlowDriver, FlowHandle, FlowOptions, RelayEngine, TcpError};
+use cellpace_cc::ControllerSpec;
 
-/// Puts connections under controllers, each by the driver that it gets: the one of the options, and
-/// the gate where that is the kernel driver and cannot take the connection.
+use crate::error::PlacementReason;
+use crate::kernel::SocketOwner;
+use crate::options::GateOptions;
+use crate::placement::{DriverChoice, Placement, ProgramSocket};
+use crate::{FlowDriver, FlowHandle, FlowOptions, KernelDriver, RelayEngine, TcpError};
+
+/// How connections are to be controlled.
+#[derive(Debug, Clone)]
+pub struct ControlOptions {
+    /// The controller.
+    pub cc: ControllerSpec,
+    /// Seed of the first flow's own random source; each flow's is this one plus its number.
+    pub seed: u64,
+    /// Which drivers they may get.
+    pub drivers: DriverChoice<Arc<KernelDriver>>,
+}
+
+impl ControlOptions {
+    /// The defaults for a controller: the gate.
+    pub fn new(cc: ControllerSpec) -> Self {
+        let gate = FlowDriver::Gate(GateOptions::default());
+        Self { cc, seed: 1, drivers: DriverChoice::Relay(gate, None) }
+    }
+}
+
+/// Puts connections under controllers.
 #[derive(Debug, Clone)]
 pub struct FlowControl {
     engine: RelayEngine,
-    options: FlowOptions,
+    options: ControlOptions,
 }
 
 /// A connection that is to be put under a controller.
@@ -30,13 +53,13 @@ pub struct NewFlow {
 
 impl FlowControl {
     /// Control as `options` say, by `engine` where data are relayed.
-    pub fn new(engine: RelayEngine, options: FlowOptions) -> Self {
+    pub fn new(engine: RelayEngine, options: ControlOptions) -> Self {
         Self { engine, options }
     }
 
     /// Whether a connection may stay with the program that has it, its data unrelayed.
     pub fn uses_kernel_driver(&self) -> bool {
-        matches!(self.options.driver, FlowDriver::Kernel(_))
+        self.options.drivers.kernel().is_some()
     }
 
     /// Whether another flow would be taken now, whichever driver it gets: see
@@ -46,41 +69,49 @@ impl FlowControl {
     }
 
     /// Puts a connected TCP socket under a controller. The kernel driver leaves it with `owner`; where
-    /// data are relayed, `local` provides our end of the application's socket pair.
+    /// data are relayed, `local` provides our end of the application's socket pair. It is not called
+    /// for a `program` that already uses the TCP socket.
     ///
     /// # Errors
-    /// As [`RelayEngine::adopt`], and when `local` fails. The socket is as it was.
+    /// As [`RelayEngine::adopt`], when `local` fails, and [`TcpError::NotPlaced`] when no driver that
+    /// was chosen takes the connection. The socket is as it was.
     pub fn take(
         &self,
         flow: NewFlow,
+        program: ProgramSocket,
         owner: SocketOwner,
         local: impl FnOnce() -> io::Result<OwnedFd>,
     ) -> Result<FlowHandle, TcpError> {
-        if let FlowDriver::Kernel(driver) = &self.options.driver {
-            let (cc, seed) = (&self.options.cc, self.seed(&flow));
-            if let Ok(handle) = driver.take(&flow.tcp, owner, flow.from_start, cc, seed) {
-                return Ok(handle);
-            }
-        }
-        let setup = |source| TcpError::Setup { what: "socket pair", source };
-        self.relay(flow, local().map_err(setup)?)
+        let (cc, seed) = (&self.options.cc, self.options.seed.wrapping_add(flow.number));
+        let refused = |error: TcpError| PlacementReason::Refused(error.to_string().into());
+        let placement = self.options.drivers.place(program, |driver| {
+            driver.take(&flow.tcp, owner, flow.from_start, cc, seed).map_err(refused)
+        });
+        let (driver, reason) = match placement {
+            Placement::Kernel(handle) => return Ok(handle),
+            Placement::Relay(driver, reason) => (driver, reason),
+            Placement::Plain(reason) => return Err(TcpError::NotPlaced(reason)),
+        };
+        let local = local().map_err(|source| TcpError::Setup { what: "socket pair", source })?;
+        let driver = driver.for_connection(flow.outgoing);
+        let options = FlowOptions { cc: cc.clone(), seed, driver };
+        let handle = self.engine.adopt(flow.tcp, local, &options)?;
+        Ok(FlowHandle { reason, ..handle })
     }
 
-    /// Puts a connection whose application already has a socket pair under a controller, by a driver
-    /// that relays data.
+    /// Checks that a connection may be relayed, before its program gets an end of a socket pair while
+    /// TCP still connects.
     ///
     /// # Errors
-    /// As [`RelayEngine::adopt`].
-    pub fn relay(&self, flow: NewFlow, local: OwnedFd) -> Result<FlowHandle, TcpError> {
-        let options = FlowOptions {
-            cc: self.options.cc.clone(),
-            seed: self.seed(&flow),
-            driver: self.options.driver.clone().for_connection(flow.outgoing),
-        };
-        self.engine.adopt(flow.tcp, local, &options)
-    }
-
-    fn seed(&self, flow: &NewFlow) -> u64 {
-        self.options.seed.wrapping_add(flow.number)
+    /// [`TcpError::NotPlaced`], where connections may get the kernel driver only.
+    pub fn check_relay(&self) -> Result<(), TcpError> {
+        match self
+            .options
+            .drivers
+            .place(ProgramSocket::Local, |_| Err::<(), _>(PlacementReason::NotOpen))
+        {
+            Placement::Plain(reason) => Err(TcpError::NotPlaced(reason)),
+            Placement::Kernel(()) | Placement::Relay(..) => Ok(()),
+        }
     }
 }

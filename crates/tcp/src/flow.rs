@@ -11,7 +11,9 @@ use cellpace_alcc::AlccError;
 use cellpace_base::{Span, Time};
 use cellpace_cc::{Controller, Event, Phase, Profile};
 
+use crate::error::PlacementReason;
 use crate::linger::Linger;
+use crate::options::DriverKind;
 use crate::relay::CongestionControlName;
 use crate::thread::now;
 
@@ -73,28 +75,8 @@ pub struct FlowHandle {
     pub(crate) shared: Arc<SharedFlow>,
     pub(crate) server: Arc<dyn FlowServer>,
     pub(crate) driver: DriverKind,
-}
-
-/// Which driver serves a flow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DriverKind {
-    /// The kernel driver: the data stay in the kernel.
-    Kernel,
-    /// The gate: data are relayed, and TCP's own acks count.
-    Gate,
-    /// Client/server: data are relayed, with acks inside the stream.
-    ClientServer,
-}
-
-impl DriverKind {
-    /// Returns its name in options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Kernel => "kernel",
-            Self::Gate => "gate",
-            Self::ClientServer => "client-server",
-        }
-    }
+    /// Why it is not the kernel driver, where that was wished for.
+    pub(crate) reason: Option<PlacementReason>,
 }
 
 /// The driver that serves a flow, as the flow's owner sees it.
@@ -330,6 +312,11 @@ impl FlowHandle {
         self.driver
     }
 
+    /// Returns why the kernel driver does not serve the flow, where that was wished for.
+    pub fn driver_reason(&self) -> Option<&PlacementReason> {
+        self.reason.as_ref()
+    }
+
     /// Drops what waits and resets the connection, whoever else holds its descriptors; soon after,
     /// [`outcome`](Self::outcome) is `Failed(ECONNABORTED)`. Does nothing to a flow that has ended, nor
     /// to one of the process that this one was forked from.
@@ -405,6 +392,7 @@ mod tests {
             shared: shared.clone(),
             server: Arc::new(NoServer),
             driver: DriverKind::Gate,
+            reason: None,
         };
         let mut controller = Inspected::default();
         let mut publish =

@@ -19,19 +19,22 @@ mod flow;
 mod kernel;
 mod linger;
 mod options;
+mod placement;
 mod relay;
 mod socket;
 mod stream;
 mod thread;
 mod timers;
 
-pub use control::{FlowControl, NewFlow};
-pub use error::TcpError;
-pub use flow::{DriverKind, FlowHandle, FlowOutcome, FlowStats, FlowWatch, InspectedController};
+pub use control::{ControlOptions, FlowControl, NewFlow};
+pub use error::{PlacementReason, TcpError};
+pub use flow::{FlowHandle, FlowOutcome, FlowStats, FlowWatch, InspectedController};
 pub use kernel::{KernelConnection, KernelDriver, RemoteSocket, SocketOwner};
 pub use options::{
-    AlccLimits, ClientServerOptions, FlowDriver, FlowOptions, FlowShare, GateOptions, RelayOptions,
+    AlccLimits, ClientServerOptions, DriverKind, FlowDriver, FlowOptions, FlowShare, GateOptions,
+    RelayOptions,
 };
+pub use placement::{DriverChoice, Placement, ProgramSocket};
 pub use relay::{
     BelowOnSystem, CongestionControlName, RelayEngine, TcpCongestionControl, trim_memory,
 };

@@ -1,16 +1,12 @@
 //! How a connection is to be controlled.
 
-use std::sync::Arc;
-
 use cellpace_alcc::AlccRole;
 use cellpace_base::Span;
 use cellpace_cc::{ControllerSpec, PeerHalf};
 
-use crate::flow::DriverKind;
-use crate::kernel::KernelDriver;
 use crate::relay::TcpCongestionControl;
 
-/// How a connection is to be controlled.
+/// How a connection is to be controlled whose data are relayed.
 #[derive(Debug, Clone)]
 pub struct FlowOptions {
     /// The controller.
@@ -28,11 +24,31 @@ impl FlowOptions {
     }
 }
 
-/// A driver, with the options that it alone obeys.
+/// Which driver serves a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DriverKind {
+    /// The kernel driver: the data stay in the kernel.
+    Kernel,
+    /// The gate: data are relayed, and TCP's own acks count.
+    Gate,
+    /// Client/server: data are relayed, with acks inside the stream.
+    ClientServer,
+}
+
+impl DriverKind {
+    /// Returns its name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Gate => "gate",
+            Self::ClientServer => "client-server",
+        }
+    }
+}
+
+/// A driver that relays data, with the options that it alone obeys.
 #[derive(Debug, Clone)]
 pub enum FlowDriver {
-    /// The kernel driver. What it cannot take gets the gate.
-    Kernel(Arc<KernelDriver>),
     /// Our process stands in front of TCP; TCP's own acks count, and the peer needs to know nothing.
     Gate(GateOptions),
     /// The same with acks inside the stream, `docs/alcc-wire.md`, which the peer must understand.
@@ -43,7 +59,6 @@ impl FlowDriver {
     /// Returns which driver this is.
     pub fn kind(&self) -> DriverKind {
         match self {
-            Self::Kernel(_) => DriverKind::Kernel,
             Self::Gate(_) => DriverKind::Gate,
             Self::ClientServer(_) => DriverKind::ClientServer,
         }
@@ -53,7 +68,7 @@ impl FlowDriver {
     /// the end that opened it says hello, and the other one answers to a hello and is plain
     /// without.
     #[must_use]
-    pub fn for_connection(mut self, outgoing: bool) -> Self {
+    pub(crate) fn for_connection(mut self, outgoing: bool) -> Self {
         if let Self::ClientServer(options) = &mut self {
             options.role = match outgoing {
                 true => AlccRole::Connect,
@@ -71,6 +86,15 @@ pub struct GateOptions {
     pub relay: RelayOptions,
     /// Whether flows to the same peer share one controller.
     pub share: Option<FlowShare>,
+}
+
+impl GateOptions {
+    /// Returns the name of an option that was given and that the kernel driver does not have.
+    pub fn given_option(&self) -> Option<&'static str> {
+        let has_below = self.relay.below != TcpCongestionControl::default();
+        let options = [("--share", self.share.is_some()), ("--below", has_below)];
+        options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
 }
 
 /// Options of the client/server driver.

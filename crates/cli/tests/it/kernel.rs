@@ -4,17 +4,18 @@
 #![allow(unsafe_code, reason = "TCP_INFO has no safe wrapper")]
 
 use std::fs;
-use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::program;
-use crate::program::{Folder, measured::measured};
+use crate::program::guinea::{Guinea, PATIENCE, can_run};
+use crate::program::{Folder, eventually, measured::measured};
 use cellpace_kernel::{
     Kernel, KernelRecord, Policy, RecordKind, RecoveryState, SocketControl, kick, pins, remove,
 };
@@ -152,7 +153,7 @@ fn write(mut socket: &TcpStream, stop: &AtomicBool) -> String {
         hash.update(&chunk);
         socket.write_all(&chunk).unwrap();
     }
-    socket.shutdown(std::net::Shutdown::Write).unwrap();
+    socket.shutdown(Shutdown::Write).unwrap();
     hex(&hash.finalize())
 }
 
@@ -582,7 +583,7 @@ impl Driver {
 }
 
 #[test]
-fn a_proxy_has_its_connections_steered_and_uses_the_gate_when_the_driver_is_gone() {
+fn a_proxy_has_its_connections_steered_and_they_go_on_when_the_driver_is_gone() {
     measured(|| {
         let Some(driver) = Driver::new() else { return };
         let program = env!("CARGO_BIN_EXE_cellpace");
@@ -784,4 +785,120 @@ fn a_device_that_is_not_there_is_an_error_and_a_warning_when_asked_for() {
     assert!(outcome.stdout.contains("prompt acknowledgments on lo\n"), "{}", outcome.stdout);
     assert_eq!(driver.kernel("install --skip-missing").code, Some(2));
     assert_eq!(driver.kernel("install --cc mdi --prompt-acks lo").code, Some(2));
+}
+
+/// An echo server that counts nothing and ends with the test.
+fn echo() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || {
+                let _ = std::io::copy(&mut &stream, &mut &stream);
+                let _ = stream.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    port
+}
+
+/// Objects of a file of JSON lines.
+fn lines(file: &[u8]) -> Vec<Value> {
+    serde_json::Deserializer::from_slice(file).into_iter().map(Result::unwrap).collect()
+}
+
+#[test]
+fn a_connection_that_the_program_does_not_wait_for_gets_the_gate_only_where_that_was_chosen() {
+    if !can_run() {
+        return;
+    }
+    let Some(driver) = Driver::new() else { return };
+    let flows = driver.folder.path("flows");
+    let open_later = |choice: &str| {
+        let _ = fs::remove_file(&flows);
+        let options = format!(
+            "--driver {choice} --driver-name {} --cc cubic --out all --json {}",
+            driver.name,
+            flows.display()
+        );
+        let mut guinea = Guinea::with(&options, &format!("later poll {}", echo()));
+        let found = guinea.line();
+        guinea.says("peer True 127.0.0.1");
+        guinea.says("right True");
+        assert_eq!(guinea.code(), Some(0), "{}", guinea.stderr());
+        (found, lines(&fs::read(&flows).unwrap_or_default()), guinea.stderr())
+    };
+    let (found, written, said) = open_later("kernel");
+    assert!(found.ends_with("True"), "it keeps its TCP socket: {found}");
+    assert_eq!(written, [] as [Value; 0]);
+    assert!(
+        said.contains("1 connections stayed without a controller: the program did not wait"),
+        "{said}"
+    );
+    let (found, written, said) = open_later("auto");
+    assert!(found.ends_with("False"), "{found} {said}");
+    let driver = (&written[0]["driver"], written[0]["driver_reason"].as_str().unwrap());
+    assert_eq!(driver.0, "gate");
+    assert!(driver.1.contains("does not wait for the connection to open"), "{}", driver.1);
+}
+
+#[test]
+fn a_proxy_whose_kernel_driver_is_removed_has_the_gate_only_where_that_was_chosen() {
+    let Some(driver) = Driver::new() else { return };
+    let to = format!("127.0.0.1:{}", echo());
+    let proxies = ["kernel", "auto"].map(|choice| {
+        let options = format!(
+            "proxy --listen 127.0.0.1:0 --to {to} --cc cubic --driver {choice} --driver-name {} --json {choice}",
+            driver.name
+        );
+        let errors = fs::File::create(driver.folder.path(&format!("{choice}.said"))).unwrap();
+        let mut command = driver.folder.command(options.split(' '));
+        (choice, Ended(command.stderr(errors).spawn().unwrap()))
+    });
+    let said =
+        |choice: &str| String::from_utf8(driver.folder.read(&format!("{choice}.said"))).unwrap();
+    let exchange = |choice: &str| {
+        eventually("it listens", || said(choice).contains("waiting at "));
+        let said = said(choice);
+        let address = said.split_once("waiting at ").unwrap().1.lines().next().unwrap();
+        let mut client = TcpStream::connect(address).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.write_all(b"ping").unwrap();
+        let mut answer = [0; 4];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"ping");
+    };
+    let written = |choice: &str, count: usize| {
+        let written = || lines(&fs::read(driver.folder.path(choice)).unwrap_or_default());
+        eventually("connections are written", || written().len() == count);
+        written()
+    };
+    for (choice, _) in &proxies {
+        exchange(choice);
+        let first = &written(choice, 1)[0];
+        assert_eq!((&first["driver"], &first["driver_reason"]), (&json!("kernel"), &Value::Null));
+    }
+    assert_eq!(driver.kernel("remove").code, Some(0));
+    for (choice, _) in &proxies {
+        exchange(choice);
+    }
+    let second = &written("auto", 2)[1];
+    assert_eq!(second["driver"], "gate");
+    let reason = second["driver_reason"].as_str().unwrap();
+    assert!(reason.starts_with("the kernel driver did not take the connection: "), "{reason}");
+    eventually("the reason is said", || {
+        said("kernel")
+            .contains("a connection continues without a controller: the kernel driver did not take")
+    });
+    assert_eq!(written("kernel", 1).len(), 1, "it has no gate");
+}
+
+/// A program that is killed when the test is over.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

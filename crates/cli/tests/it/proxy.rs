@@ -607,6 +607,30 @@ fn a_flow_of_the_kernel_driver_can_be_watched_and_aborted() {
 }
 
 #[test]
+fn auto_says_and_writes_why_it_has_the_gate_and_the_kernel_driver_alone_is_refused() {
+    let folder = program::Folder::new();
+    let (json, to) = (folder.path("flows").display().to_string(), echo().to_string());
+    let written = || objects(&folder.path("flows"));
+    let missing = ["--driver-name", "cp_nowhere", "--to", &to];
+    for (options, why) in [(&[][..], "is not installed"), (&["--share"], "--share needs the gate")]
+    {
+        let more = ["-v", "--json", &json, "--driver", "auto"];
+        let proxy = Running::start(&[&missing[..], &more, options].concat());
+        assert!(proxy.await_line("driver gate: ").contains(why), "{why}");
+        exchange(&mut proxy.connect());
+        eventually("written", || !written().is_empty());
+        let flow = written().pop().unwrap();
+        assert_eq!(flow["driver"], "gate");
+        assert!(flow["driver_reason"].as_str().unwrap().contains(why), "{flow}");
+        fs::remove_file(folder.path("flows")).unwrap();
+    }
+    let command = [&["--listen", "127.0.0.1:0", "--driver", "kernel"][..], &missing].concat();
+    let output = cellpace(&command).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is not installed"), "{output:?}");
+}
+
+#[test]
 fn memory_is_given_back_after_a_peak() {
     if cfg!(not(target_env = "gnu")) {
         cellpace_testing::skip("not the allocator of the C library of GNU");

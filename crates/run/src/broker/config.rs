@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cellpace_tcp::FlowOptions;
+use cellpace_tcp::ControlOptions;
 
 /// How a broker treats its clients and its flows.
 #[derive(Debug, Clone)]
@@ -10,7 +10,7 @@ pub struct BrokerConfig {
     /// How each connection is controlled; each flow's seed is this one plus its number. Through the
     /// kernel driver connections stay with the program, and only their windows are ours; with one
     /// worker only.
-    pub options: FlowOptions,
+    pub options: ControlOptions,
     /// Clients that are served at a time; more wait. For root, which serves every user, a new one
     /// takes the oldest place of the user who has most of them.
     pub most_clients: usize,
@@ -25,7 +25,7 @@ pub struct BrokerConfig {
 
 impl BrokerConfig {
     /// The defaults.
-    pub fn new(options: FlowOptions) -> Self {
+    pub fn new(options: ControlOptions) -> Self {
         Self { options, most_clients: 256, patience: Duration::from_secs(1), workers: 1 }
     }
 }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use cellpace_os::socket::{state_of_tcp, tcp_state};
 use cellpace_tcp::{
-    FlowControl, FlowHandle, FlowOutcome, NewFlow, RemoteSocket, SocketOwner, TcpError,
+    FlowControl, FlowHandle, FlowOutcome, NewFlow, PlacementReason, ProgramSocket, RemoteSocket,
+    SocketOwner, TcpError,
 };
 use rustix::process::Pid;
 
@@ -91,23 +92,58 @@ impl Connections {
         tcp: Arc<OwnedFd>,
         owner: SocketOwner,
         pair: impl FnOnce() -> io::Result<LocalPair>,
-    ) -> Result<Option<OwnedFd>, PlainReason> {
+    ) -> Result<Option<OwnedFd>, TcpError> {
         let mut kept = None;
         let flow = new_flow(&connection, tcp);
-        let taken = self.control.take(flow, owner, || {
+        let taken = self.control.take(flow, ProgramSocket::Undecided, owner, || {
             let LocalPair { application, far, tcp } = pair()?;
             kept = Some((application, tcp));
             Ok(far)
         });
         let (application, tcp) = kept.unzip();
-        let handle = taken.map_err(|error| plain_reason(&error))?;
-        self.insert(connection, Instant::now(), handle, tcp);
+        self.insert(connection, Instant::now(), taken?, tcp);
         Ok(application)
     }
 
-    /// Reports a connection that stays without a controller.
-    pub(super) fn note_plain(&self, connection: Option<&AdoptedConnection>, reason: PlainReason) {
-        self.watcher.lock().stayed_plain(connection, reason);
+    /// Puts a connection under control whose program goes on with the TCP socket.
+    ///
+    /// # Errors
+    /// Why it stays as it was.
+    pub(super) fn take_in_place(
+        &mut self,
+        connection: AdoptedConnection,
+        tcp: OwnedFd,
+        owner: SocketOwner,
+    ) -> Result<(), TcpError> {
+        let flow = new_flow(&connection, Arc::new(tcp));
+        let no_pair = || Err(io::ErrorKind::Unsupported.into());
+        let handle = self.control.take(flow, ProgramSocket::Tcp, owner, no_pair)?;
+        self.insert(connection, Instant::now(), handle, None);
+        Ok(())
+    }
+
+    /// Checks that [`relay`](Self::relay) has a driver for connections.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) fn check_relay(&self) -> Result<(), TcpError> {
+        self.control.check_relay()
+    }
+
+    /// Reports a connection that stays without a controller because of an error.
+    pub(super) fn note_refused(&self, connection: &AdoptedConnection, error: &TcpError) {
+        let reason = plain_reason(error);
+        let why = match error {
+            TcpError::NotPlaced(why) => why.to_string(),
+            _ => reason.text().to_owned(),
+        };
+        self.watcher.lock().stayed_plain(Some(connection), reason, &why);
+    }
+
+    /// Reports a connection for which there is no room.
+    pub(super) fn note_full(&self) {
+        let reason = PlainReason::Limit;
+        self.watcher.lock().stayed_plain(None, reason, reason.text());
     }
 
     /// Relays the data of a connection whose application has its end already; `None` if that cannot be.
@@ -118,7 +154,9 @@ impl Connections {
         tcp: LendableSocket,
         far: OwnedFd,
     ) -> Option<()> {
-        let handle = self.control.relay(new_flow(&connection, tcp.tcp.clone()), far).ok()?;
+        let flow = new_flow(&connection, tcp.tcp.clone());
+        let owner = SocketOwner::Unknown;
+        let handle = self.control.take(flow, ProgramSocket::Local, owner, || Ok(far)).ok()?;
         self.insert(connection, since, handle, Some(tcp));
         Some(())
     }
@@ -220,12 +258,15 @@ impl ConnectionFlow {
             outcome,
             cut,
             driver: self.handle.driver(),
+            driver_reason: self.handle.driver_reason().cloned(),
         }
     }
 }
 
 fn plain_reason(error: &TcpError) -> PlainReason {
     match error {
+        TcpError::NotPlaced(PlacementReason::NotOpen) => PlainReason::NotOpen,
+        TcpError::NotPlaced(_) => PlainReason::Driver,
         TcpError::Setup { what: "flows", .. } => PlainReason::Limit,
         TcpError::Setup { source, .. } if source.raw_os_error() == Some(libc::ECANCELED) => {
             PlainReason::Late
@@ -250,12 +291,12 @@ mod tests {
     use super::*;
     use crate::broker::local_pair::LocalPair;
     use crate::broker::tests::{TOKEN, flow_name, tcp_pair};
-    use cellpace_tcp::{FlowOptions, RelayEngine};
+    use cellpace_tcp::{ControlOptions, RelayEngine};
     use std::net::TcpStream;
     use std::sync::mpsc::{Receiver, channel};
 
     fn connections(worker: u32, workers: u32) -> (Connections, Receiver<ClosedConnection>) {
-        let options = FlowOptions::new("cubic".parse().unwrap());
+        let options = ControlOptions::new("cubic".parse().unwrap());
         let control = FlowControl::new(RelayEngine::new(), options);
         let (sender, closed) = channel();
         let watcher = SharedWatcher::new(move |one| drop(sender.send(one)));

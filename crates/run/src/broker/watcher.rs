@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cellpace_tcp::{DriverKind, FlowHandle, FlowOutcome, FlowStats};
+use cellpace_tcp::{DriverKind, FlowHandle, FlowOutcome, FlowStats, PlacementReason};
 
 /// A connection that was taken over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub struct ClosedConnection {
     pub cut: bool,
     /// Which driver served it.
     pub driver: DriverKind,
+    /// Why that was not the kernel driver, where it was wished for.
+    pub driver_reason: Option<PlacementReason>,
 }
 
 /// Why a connection that the rules are for is not under a controller.
@@ -45,6 +47,10 @@ pub enum PlainReason {
     Resources,
     /// The program did not wait as long as it took.
     Late,
+    /// It should have been the kernel driver's, which did not take it.
+    Driver,
+    /// It should have been the kernel driver's, and its program did not wait for it to open.
+    NotOpen,
     /// It is of a program that the library cannot be preloaded into.
     NotPreloaded,
 }
@@ -56,6 +62,8 @@ impl PlainReason {
             Self::Limit => "limit",
             Self::Resources => "resources",
             Self::Late => "late",
+            Self::Driver => "driver",
+            Self::NotOpen => "not_open",
             Self::NotPreloaded => "not_preloaded",
         }
     }
@@ -68,6 +76,11 @@ impl PlainReason {
             }
             Self::Resources => "descriptors or memory are missing",
             Self::Late => "the program did not wait any longer",
+            Self::Driver => "the kernel driver did not take them",
+            Self::NotOpen => {
+                "the program did not wait for them to open, and the kernel driver takes open ones only; \
+                 --driver auto has the gate take them"
+            }
             Self::NotPreloaded => "of programs that cannot be preloaded",
         }
     }
@@ -81,9 +94,14 @@ pub trait ConnectionWatcher: Send {
         let _ = (connection, flow);
     }
 
-    /// A connection that the rules are for stays without a controller.
-    fn stayed_plain(&mut self, connection: Option<&AdoptedConnection>, reason: PlainReason) {
-        let _ = (connection, reason);
+    /// A connection that the rules are for stays without a controller; `why` is the reason in words.
+    fn stayed_plain(
+        &mut self,
+        connection: Option<&AdoptedConnection>,
+        reason: PlainReason,
+        why: &str,
+    ) {
+        let _ = (connection, reason, why);
     }
 
     /// Called several times a second while there are connections.

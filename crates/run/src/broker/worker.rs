@@ -24,7 +24,7 @@ use super::connections::{Connections, REAP};
 use super::flow_count::FlowCount;
 use super::local_pair::{LocalPair, fill, has_hung_up, has_request};
 use super::openings::{Opening, Openings};
-use super::watcher::{AdoptedConnection, PlainReason, SharedWatcher};
+use super::watcher::{AdoptedConnection, SharedWatcher};
 use crate::RunError;
 
 /// Requests of one client that are served before others' are looked at.
@@ -251,7 +251,7 @@ impl WorkerLoop {
     }
 
     /// Puts a connection under control that stays with the program, which waits for nothing; `None` if
-    /// that cannot be, and the client should ask anew.
+    /// that cannot be: it stays plain, and the client waits for the answer about the next one.
     fn control_in_place(
         &mut self,
         client: &ControlClient,
@@ -263,9 +263,10 @@ impl WorkerLoop {
         let Some(addresses) = addresses(tcp.as_fd()) else { return Some(()) };
         let connection = self.next_connection(addresses, outgoing);
         let owner = self.connections.owner(client.process, descriptor);
-        let no_pair = || Err(Errno::CANCELED.into());
-        // If it cannot be, the client asks anew, and waits for the answer.
-        self.connections.take(connection, Arc::new(tcp), owner, no_pair).ok()?;
+        if let Err(error) = self.connections.take_in_place(connection, tcp, owner) {
+            self.connections.note_refused(&connection, &error);
+            return None;
+        }
         self.connections.use_number();
         Some(())
     }
@@ -290,8 +291,8 @@ impl WorkerLoop {
         let owner = self.connections.owner(client.process, descriptor);
         let application = match self.connections.take(connection, tcp.clone(), owner, pair) {
             Ok(application) => application,
-            Err(reason) => {
-                self.connections.note_plain(Some(&connection), reason);
+            Err(error) => {
+                self.connections.note_refused(&connection, &error);
                 return None;
             }
         };
@@ -308,11 +309,15 @@ impl WorkerLoop {
     fn open(&mut self, client: &OwnedFd, tcp: OwnedFd) -> Option<()> {
         // There is no way back once the program has its end.
         if self.openings.is_full() || !self.connections.has_room(self.openings.len()) {
-            self.connections.note_plain(None, PlainReason::Limit);
+            self.connections.note_full();
             return None;
         }
         let addresses = (getsockname(&tcp).ok()?.try_into().ok()?, future_peer(&tcp)?);
         let connection = self.next_connection(addresses, true);
+        if let Err(error) = self.connections.check_relay() {
+            self.connections.note_refused(&connection, &error);
+            return None;
+        }
         let name = flow_name(&connection, true);
         let LocalPair { application, far, tcp } =
             LocalPair::new(Arc::new(tcp), &name, &self.token, true).ok()?;

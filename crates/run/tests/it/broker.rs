@@ -12,7 +12,7 @@ use crate::client::{ADOPT, NONCE, ask, connection, dial, greeted, is_refused, re
 use cellpace_control::message::{Ask, AskOutcome, ControlSession, GREETING_LEN, hello};
 use cellpace_control::{FlowName, Owner};
 use cellpace_run::{Broker, BrokerConfig, ClosedConnection};
-use cellpace_tcp::{FlowOptions, RelayEngine};
+use cellpace_tcp::{ControlOptions, RelayEngine};
 use rustix::net::{
     AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, getpeername,
     socket_with,
@@ -23,7 +23,7 @@ fn broker() -> (Broker, Receiver<ClosedConnection>) {
 }
 
 fn with(change: impl FnOnce(&mut BrokerConfig)) -> (Broker, Receiver<ClosedConnection>) {
-    let mut config = BrokerConfig::new(FlowOptions::new("cubic".parse().unwrap()));
+    let mut config = BrokerConfig::new(ControlOptions::new("cubic".parse().unwrap()));
     change(&mut config);
     let (sender, closed) = channel();
     let report = move |one| drop(sender.send(one));
@@ -345,7 +345,7 @@ fn a_connection_that_comes_about_late_carries_everything() {
 #[test]
 fn beyond_the_limit_on_flows_connections_are_left_to_the_program() {
     let (sender, closed) = channel();
-    let config = BrokerConfig::new(FlowOptions::new("cubic".parse().unwrap()));
+    let config = BrokerConfig::new(ControlOptions::new("cubic".parse().unwrap()));
     let report = move |one| drop(sender.send(one));
     let broker = Broker::start(&RelayEngine::limited(2), &config, report).unwrap();
     let (_first, _peer) = adopted(&broker);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::client::{ADOPT, NOBODY, as_user, ask, connection, dial, is_root};
 use cellpace_control::message::AskOutcome;
 use cellpace_run::{Broker, BrokerConfig};
-use cellpace_tcp::{FlowOptions, RelayEngine};
+use cellpace_tcp::{ControlOptions, RelayEngine};
 
 /// Far longer than any test: who has a place keeps it.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -14,7 +14,7 @@ const PLACES: usize = 8;
 const SOON: Duration = Duration::from_secs(5);
 
 fn broker() -> Broker {
-    let mut config = BrokerConfig::new(FlowOptions::new("cubic".parse().unwrap()));
+    let mut config = BrokerConfig::new(ControlOptions::new("cubic".parse().unwrap()));
     (config.most_clients, config.patience) = (PLACES, PATIENCE);
     Broker::start(&RelayEngine::new(), &config, |_| {}).unwrap()
 }

@@ -12,11 +12,12 @@ use cellpace_cc::{ControllerSpec, Setup};
 use cellpace_kernel::{Kernel, KernelError, NewControls};
 
 use crate::error::TcpError;
-use crate::flow::{DriverKind, FlowHandle, FlowServer, SharedFlow};
+use crate::flow::{FlowHandle, FlowServer, SharedFlow};
 use crate::kernel::flow::KernelFlow;
 use crate::kernel::remote_socket::RemoteSocket;
 use crate::kernel::socket::{KernelSocket, SocketOwner};
 use crate::kernel::thread::{DriverCommand, DriverInbox, DriverThread, NewKernelFlow};
+use crate::options::DriverKind;
 use crate::socket::TcpInfo;
 use crate::thread::{now, spawn};
 
@@ -205,7 +206,7 @@ impl KernelDriver {
             self.inbox.command(add);
         }
         let server = Arc::new(KernelFlowServer { socket, inbox: self.inbox.clone() });
-        FlowHandle { shared, server, driver: DriverKind::Kernel }
+        FlowHandle { shared, server, driver: DriverKind::Kernel, reason: None }
     }
 }
 

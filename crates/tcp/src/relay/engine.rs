@@ -14,7 +14,7 @@ use cellpace_recovery::WindowMember;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 
-use crate::flow::{DriverKind, FlowServer, SharedFlow};
+use crate::flow::{FlowServer, SharedFlow};
 use crate::relay::flow::{NextTurn, RelayFlow, WindowsByPeer};
 use crate::relay::local_socket::SocketEvents;
 use crate::socket::{self, SavedOptions};
@@ -102,7 +102,6 @@ impl RelayEngine {
     ///
     /// When the application closes its end, what it wrote is still delivered, at the controller's
     /// pace; if the TCP socket's `SO_LINGER` is on with a time of zero, the connection is reset.
-    /// Options with the kernel driver mean the gate with its defaults.
     ///
     /// # Errors
     /// When `tcp` is not a connected TCP socket, or a resource is missing: descriptors, memory,
@@ -144,10 +143,6 @@ impl RelayEngine {
             return Err(refused("memory", io::ErrorKind::OutOfMemory.into()));
         }
         let shared = Arc::new(SharedFlow::new(Arc::downgrade(&tcp)));
-        let driver = match options.driver.kind() {
-            DriverKind::Kernel => DriverKind::Gate,
-            driver => driver,
-        };
         let relay = RelayFlow::new(tcp, local, options, &self.windows, shared.clone(), now())?;
         let incoming = ServedFlow { relay: Box::new(relay), shared: shared.clone(), _slot: slot };
         let mut inner = self.lock();
@@ -157,7 +152,8 @@ impl RelayEngine {
             }
             other => *other = Some(self.start(incoming)?),
         }
-        Ok(FlowHandle { shared, server: Arc::new(self.clone()), driver })
+        let (server, driver) = (Arc::new(self.clone()), options.driver.kind());
+        Ok(FlowHandle { shared, server, driver, reason: None })
     }
 
     fn start(&self, first: ServedFlow) -> Result<RunningEngine, TcpError> {

@@ -13,7 +13,7 @@ use rustix::net::{RecvFlags, recv, send};
 
 use crate::TcpError;
 use crate::flow::{FlowOutcome, SharedFlow};
-use crate::options::{FlowDriver, FlowOptions, GateOptions, RelayOptions};
+use crate::options::{FlowDriver, FlowOptions, RelayOptions};
 use crate::relay::alcc_half::AlccHalf;
 use crate::relay::congestion_control;
 use crate::relay::half::Half;
@@ -108,20 +108,18 @@ impl RelayFlow {
         now: Time,
     ) -> Result<Self, TcpError> {
         let peer = socket2::SockRef::from(&tcp).peer_addr().map_err(TcpError::NotTcp)?;
-        let plain = |gate: &GateOptions| {
-            prepare(tcp.as_fd(), local.as_fd(), &gate.relay)?;
-            let peer = peer.as_socket().map(|peer| peer.ip().to_canonical());
-            let join = |setup: Setup| {
-                let key = (std::process::id(), peer?, options.cc.to_string());
-                let build = || options.cc.build(setup.clone());
-                Some(windows.join(key, gate.share?.weight, setup.mss, build))
-            };
-            let half = PlainHalf::new(tcp.as_fd(), options, &gate.relay, join, now)?;
-            Ok(Half::Plain(Box::new(half)))
-        };
         let half = match &options.driver {
-            FlowDriver::Kernel(_) => plain(&GateOptions::default())?,
-            FlowDriver::Gate(gate) => plain(gate)?,
+            FlowDriver::Gate(gate) => {
+                prepare(tcp.as_fd(), local.as_fd(), &gate.relay)?;
+                let peer = peer.as_socket().map(|peer| peer.ip().to_canonical());
+                let join = |setup: Setup| {
+                    let key = (std::process::id(), peer?, options.cc.to_string());
+                    let build = || options.cc.build(setup.clone());
+                    Some(windows.join(key, gate.share?.weight, setup.mss, build))
+                };
+                let half = PlainHalf::new(tcp.as_fd(), options, &gate.relay, join, now)?;
+                Half::Plain(Box::new(half))
+            }
             FlowDriver::ClientServer(both) => {
                 prepare(tcp.as_fd(), local.as_fd(), &both.relay)?;
                 Half::Alcc(Box::new(AlccHalf::new(tcp.as_fd(), options, both, now)?))

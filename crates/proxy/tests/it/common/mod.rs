@@ -10,7 +10,7 @@ use cellpace_proxy::socks5::Target;
 use cellpace_proxy::{
     ControlledSide, Metrics, Notice, Proxy, ProxyConfig, ProxyMode, ProxyOutcome, StopUrgency,
 };
-use cellpace_tcp::FlowOptions;
+use cellpace_tcp::ControlOptions;
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
@@ -33,7 +33,7 @@ pub(crate) struct Running {
 }
 
 pub(crate) fn config(mode: ProxyMode) -> ProxyConfig {
-    let flow = FlowOptions::new("cubic".parse().unwrap());
+    let flow = ControlOptions::new("cubic".parse().unwrap());
     ProxyConfig::new("127.0.0.1:0".parse().unwrap(), mode, flow)
 }
 
