@@ -3,7 +3,7 @@ import json
 from statistics import fmean
 
 import alcc_statistics
-from program import ROOT, table
+from program import ROOT, jain, table
 
 FIGURES = {"throughput": "throughput", "p50": "median", "p95": "p95"}
 # How near to native is near enough.
@@ -166,9 +166,9 @@ def tunnels(runs):
     rows = []
     for name, run in runs.items():
         first, second = ([8 * count / 1e6 for count in run[which]] for which in ("first", "second"))
-        jain = [(a + b) ** 2 / (2 * (a * a + b * b)) for a, b in zip(first, second) if b > 0.5]
+        indices = [jain(both) for both in zip(first, second) if both[1] > 0.5]
         own, beside = name.split("/")
-        rows.append([own, beside, f"{fmean(first):.1f}", f"{fmean(second):.1f}", f"{fmean(jain):.2f}"])
+        rows.append([own, beside, f"{fmean(first):.1f}", f"{fmean(second):.1f}", f"{fmean(indices):.2f}"])
     return table(["Copa", "beside", "Copa's Mbit/s", "the other's", "Jain's index"], rows)
 
 

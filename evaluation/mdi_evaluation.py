@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from page_picture import picture
-from program import ROOT, call, compare, real, table, write
+from program import ROOT, call, compare, jain, real, table, write
 
 TEACHER = "verus:r=2"
 # The AQM of the paper, section 6.1.
@@ -66,11 +66,6 @@ def ratios(runs, trace, cc, teacher=TEACHER):
         result[figure] = interval([FIGURES[figure](ours) / FIGURES[figure](theirs)
                                    for ours, theirs in pairs])
     return result
-
-
-def jain(shares):
-    """Jain's index: 1 if all have the same, 1/n if one has all."""
-    return sum(shares) ** 2 / (len(shares) * sum(share ** 2 for share in shares))
 
 
 def average(runs, figure):

@@ -5,7 +5,7 @@ import tempfile
 from statistics import mean
 
 from frontier import TEST, TRAINING
-from program import TRACES, call, compare, simulate, table
+from program import TRACES, call, compare, jain, simulate, table
 
 OURS = "pace"
 OTHERS = ["cubic", "copa", "bbr"]
@@ -236,10 +236,6 @@ def of_starts(figure, holds, digits=2):
 
 
 # Beside its own kind ------------------------------------------------------------------------------------
-
-def jain(shares):
-    return sum(shares) ** 2 / (len(shares) * sum(share ** 2 for share in shares))
-
 
 def sharing():
     """Jain's index of what flows get in ten seconds with the longest p95 of the runs, and what a late comer gets of its share."""

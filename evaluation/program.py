@@ -38,6 +38,11 @@ def simulate(scenario, *options):
         return json.loads(call("sim", file.name, *options, "--json", "-"))["runs"][0]
 
 
+def jain(shares):
+    """Jain's index: 1 if all have the same, 1/n if one has all."""
+    return sum(shares) ** 2 / (len(shares) * sum(share ** 2 for share in shares))
+
+
 def real(name):
     return f"{TRACES}/{name}.down"
 

@@ -1,5 +1,6 @@
 //! What the figures are in a run, whether it was real or simulated.
 
+use cellpace_measure::jain_index;
 use cellpace_report::Run;
 
 use crate::Figure;
@@ -28,7 +29,7 @@ impl Figure {
             }
             Self::Recovery => recovery(trial, run),
             Self::Share => share(trial, run),
-            Self::Jain => rates(trial, run).map(|rates| jain(&rates)),
+            Self::Jain => rates(trial, run).map(|rates| jain_index(&rates)),
             Self::RateRatio => {
                 rates(trial, run).filter(|rates| rates[1] > 0.0).map(|rates| rates[0] / rates[1])
             }
@@ -82,12 +83,6 @@ fn share(trial: &Trial, run: &Run) -> Option<f64> {
     let rates: Vec<f64> = run.figures.per_flow.iter().map(|flow| flow.throughput_mbps).collect();
     let (all, rival) = (rates.iter().sum::<f64>(), *rates.get(rival)?);
     (all > 0.0).then(|| 100.0 * (1.0 - rival / all))
-}
-
-/// Jain's index: the square of the sum, by the sum of the squares times their number.
-fn jain(rates: &[f64]) -> f64 {
-    let (sum, squares) = (rates.iter().sum::<f64>(), rates.iter().map(|rate| rate * rate));
-    sum * sum / (rates.len() as f64 * squares.sum::<f64>())
 }
 
 fn completion(trial: &Trial, run: &Run) -> Option<f64> {

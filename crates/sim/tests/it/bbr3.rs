@@ -5,7 +5,7 @@
 
 use crate::common::{at_ms, bulk, outcome, secs};
 use cellpace_base::Span;
-use cellpace_measure::Figures;
+use cellpace_measure::{Figures, jain_index};
 use cellpace_sim::{FlowSpec, Scenario};
 
 fn figures(flows: Vec<FlowSpec>, trace: &str, queue: &str, seconds: u64, skip: u64) -> Figures {
@@ -24,12 +24,6 @@ fn shares(figures: &Figures) -> Vec<f64> {
     figures.per_flow.iter().map(|flow| flow.throughput_mbps).collect()
 }
 
-/// Jain's index of the whole run.
-fn jain(shares: &[f64]) -> f64 {
-    let sum: f64 = shares.iter().sum();
-    sum * sum / (shares.len() as f64 * shares.iter().map(|share| share * share).sum::<f64>())
-}
-
 #[test]
 fn bbr3_c1_one_flow_over_the_simulators_link() {
     for queue in ["droptail:60kB", "droptail:300kB", "droptail:1200kB"] {
@@ -46,11 +40,11 @@ fn bbr3_c5_two_flows() {
     let late = FlowSpec { start: at_ms(5000), ..bulk("bbr3") };
     let two = || vec![bulk("bbr3"), late.clone()];
     let deep = figures(two(), "constant:12mbit", "droptail:300kB", 90, 30);
-    assert!(jain(&shares(&deep)) >= 0.995, "{:?}", shares(&deep));
+    assert!(jain_index(&shares(&deep)) >= 0.995, "{:?}", shares(&deep));
     assert!((36.0..46.0).contains(&deep.queue_delay_ms.mean), "{:?}", deep.queue_delay_ms);
     assert!(deep.queue_delay_ms.p95 < 72.0 && deep.lost == 0);
     let short = figures(two(), "constant:12mbit", "droptail:60kB", 90, 30);
-    assert!(jain(&shares(&short)) >= 0.99, "{:?}", shares(&short));
+    assert!(jain_index(&shares(&short)) >= 0.99, "{:?}", shares(&short));
     assert!((19.0..27.0).contains(&short.queue_delay_ms.mean), "{:?}", short.queue_delay_ms);
     assert!((150..700).contains(&short.lost), "{}", short.lost);
 }
@@ -59,7 +53,7 @@ fn bbr3_c5_two_flows() {
 fn bbr3_c5_four_flows_and_two_rtts() {
     let four = (0..4).map(|i| FlowSpec { start: at_ms(2000 * i), ..bulk("bbr3") }).collect();
     let figures_of_four = figures(four, "constant:48mbit", "droptail:1200kB", 60, 30);
-    assert!(jain(&shares(&figures_of_four)) >= 0.88, "{:?}", shares(&figures_of_four));
+    assert!(jain_index(&shares(&figures_of_four)) >= 0.88, "{:?}", shares(&figures_of_four));
     let at = |ms| FlowSpec { rtt: Some(Span::from_millis(ms)), ..bulk("bbr3") };
     let two = figures(vec![at(20), at(80)], "constant:12mbit", "droptail:300kB", 90, 30);
     let [short, long] = shares(&two)[..] else { panic!("two flows") };

@@ -3,7 +3,7 @@
 
 use crate::common::{bulk, observed, outcome, secs, udp};
 use cellpace_base::{Random, Span};
-use cellpace_measure::Figures;
+use cellpace_measure::{Figures, jain_index};
 use cellpace_path::TraceSpec;
 use cellpace_path::schedule::{Trace, TraceFiles};
 use cellpace_sim::{Bottleneck, CellSpec, FlowSpec, HostBuffers, Scenario, UserSpec};
@@ -29,11 +29,6 @@ fn rates(figures: &Figures) -> Vec<f64> {
     figures.per_flow.iter().map(|flow| flow.throughput_mbps).collect()
 }
 
-fn jain(rates: &[f64]) -> f64 {
-    rates.iter().sum::<f64>().powi(2)
-        / (rates.len() as f64 * rates.iter().map(|r| r * r).sum::<f64>())
-}
-
 #[track_caller]
 fn near(value: f64, expected: f64, share: f64) {
     assert!((value / expected - 1.0).abs() <= share, "{value} is not {expected} (± {share})");
@@ -48,7 +43,7 @@ fn g7_verus_with_three_rtts_behind_its_own_socket_buffers() {
     for (rate, expected) in rates(&figures).into_iter().zip([20.6, 19.9, 19.4]) {
         near(rate, expected, 0.15);
     }
-    assert!((jain(&rates(&figures)) - 0.98).abs() <= 0.03, "{:?}", rates(&figures));
+    assert!((jain_index(&rates(&figures)) - 0.98).abs() <= 0.03, "{:?}", rates(&figures));
     near(figures.queue_delay_ms.mean, 38.0, 0.15);
     assert_eq!(figures.lost, 0);
     assert!(figures.per_flow.iter().all(|flow| flow.refused > 0), "{:?}", figures.per_flow);
