@@ -1,7 +1,6 @@
 //! The options that describe a path; `compare` has them, and every command that drives one.
 
 use cellpace_base::{Span, Time};
-use cellpace_lab::default_duration;
 use cellpace_path::schedule::TraceFiles;
 use cellpace_path::{
     DelaySpec, Handover, ImpairSpec, JitterSpec, LossSpec, PathError, PathSpec, QueueSpec,
@@ -169,7 +168,7 @@ impl PathOptions {
         files: &mut TraceFiles<'_>,
     ) -> Result<Scenario, CommandError> {
         let trace = named("--trace", TraceSpec::parse(trace, files))?;
-        let duration = self.link.duration.unwrap_or_else(|| default_duration(&trace));
+        let duration = self.link.duration.unwrap_or_else(|| trace.default_duration());
         Ok(Scenario { trace: trace.starting_at(self.from), duration, ..self.conditions(files)? })
     }
 

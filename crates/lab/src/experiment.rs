@@ -75,7 +75,7 @@ pub struct Experiment {
     pub transfer: Option<TransferSpec>,
     /// The video that each flow carries in place of downloads.
     pub video: Option<VideoSpec>,
-    /// Length of a run; `None`: that of the trace, at most 300 s, and 60 s where it has no end.
+    /// Length of a run; `None`: [`TraceSpec::default_duration`].
     pub duration: Option<Span>,
     /// Everything else about the path. Its trace, flows, seed, duration and bins are not used.
     pub path: Scenario,
@@ -96,17 +96,6 @@ impl Default for Experiment {
             path: Scenario::default(),
         }
     }
-}
-
-/// Longest run unless a duration is given.
-const MAX_DEFAULT: Span = Span::from_secs(300);
-/// Length of a run over a trace that has no end.
-const ENDLESS_DEFAULT: Span = Span::from_secs(60);
-
-/// Returns the length of a run over `trace` unless another is given: the trace's, at most 300 s, or
-/// 60 s where it has no end.
-pub fn default_duration(trace: &TraceSpec) -> Span {
-    trace.period().map_or(ENDLESS_DEFAULT, |period| period.min(MAX_DEFAULT))
 }
 
 impl Experiment {
@@ -183,7 +172,7 @@ impl Experiment {
         let mut scenario = Scenario {
             trace: trace.spec.clone(),
             flows: vec![self.flow(cc); self.flows as usize],
-            duration: self.duration.unwrap_or_else(|| default_duration(&trace.spec)),
+            duration: self.duration.unwrap_or_else(|| trace.spec.default_duration()),
             ..self.path.clone()
         };
         scenario.bin = bin_width(&scenario, runs);

@@ -36,7 +36,7 @@ pub use cellpace_sim::{FlowSpec, Scenario};
 pub use batch::{Batch, BatchResult, PlannedRun, RunResult, check_number};
 pub use error::LabError;
 pub use event_log::{EventFlow, EventLog, FlowMetrics, TcpMetrics, describe_event};
-pub use experiment::{Experiment, NamedTrace, default_duration};
+pub use experiment::{Experiment, NamedTrace};
 pub use files::{open_file, read_controller, shown_name, shown_names, trace_files};
 pub use markov::{
     ChainSink, EpochLog, Lesson, LoggedRun, ModelFigures, ModelPictures, SampleFile, StatesChoice,

@@ -231,9 +231,7 @@ impl Scenario {
         place.read(&document.trace, "trace", &mut scenario.trace, |text| {
             TraceSpec::parse(text, files)
         })?;
-        if let Some(period) = scenario.trace.period() {
-            scenario.duration = period.min(Span::from_secs(300));
-        }
+        scenario.duration = scenario.trace.default_duration();
         place.read(&document.uplink, "uplink", &mut scenario.uplink, |text| {
             TraceSpec::parse(text, files).map(Some)
         })?;
@@ -244,9 +242,7 @@ impl Scenario {
         let own = scenario.cell.as_ref().and_then(|cell| cell.users.first()?.trace.clone());
         if let (Some(own), None) = (&own, &document.trace) {
             scenario.trace = own.clone();
-            if let Some(period) = own.period() {
-                scenario.duration = period.min(Span::from_secs(300));
-            }
+            scenario.duration = own.default_duration();
         }
         let mut from = Span::ZERO;
         place.read(&document.from, "from", &mut from, parse_span)?;

@@ -16,8 +16,7 @@ use sha2::{Digest, Sha256};
 use super::epoch_log::EpochLog;
 use super::states_choice::StatesChoice;
 use crate::{
-    LabError, NamedTrace, WorkClock, WorkSink, default_duration, open_file, run_all, shown_name,
-    simulate, threads,
+    LabError, NamedTrace, WorkClock, WorkSink, open_file, run_all, shown_name, simulate, threads,
 };
 
 /// A controller that is watched: one run for each trace and number of users.
@@ -48,7 +47,7 @@ pub struct Training {
     pub traces: Vec<NamedTrace>,
     /// How many flows of it share the link, all from the start on, as in section 6.1 of the paper.
     pub users: Vec<u32>,
-    /// Length of a run; `None`: [`default_duration`].
+    /// Length of a run; `None`: [`TraceSpec::default_duration`](cellpace_path::TraceSpec::default_duration).
     pub duration: Option<Span>,
     /// Everything else about the path. Its trace, flows and duration are not used.
     pub path: Scenario,
@@ -110,7 +109,7 @@ impl Training {
                 let scenario = Scenario {
                     trace: trace.spec.clone(),
                     flows: vec![FlowSpec::bulk(self.teacher.clone()); *users as usize],
-                    duration: self.duration.unwrap_or_else(|| default_duration(&trace.spec)),
+                    duration: self.duration.unwrap_or_else(|| trace.spec.default_duration()),
                     skip: Span::ZERO,
                     // Jitter of senders is no decision of theirs: a table learns it as one, and its
                     // walk of two users then waits 1.7 times as long as they do.

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, StringArray};
-use cellpace_base::{Span, parse_number};
+use cellpace_base::parse_number;
+use cellpace_path::schedule::ENDLESS_DURATION;
 use cellpace_report::{LeadingColumn, RunRequest};
 use cellpace_sim::{FlowSpec, FlowTraffic, Scenario};
 use serde_json::{Map, Value, json};
 
-use crate::experiment::{bin_width, default_duration};
+use crate::experiment::bin_width;
 use crate::{LabError, shown_names};
 
 use super::controllers::{PlannedController, read_controllers};
@@ -231,12 +232,12 @@ impl Sweep {
         /// The rate of a trace that does not say.
         const USUAL_MBPS: f64 = 20.0;
         let parts = self.parts(number);
-        let (mut mbps, mut length, mut trace_length) = (USUAL_MBPS, None, Span::from_secs(60));
+        let (mut mbps, mut length, mut trace_length) = (USUAL_MBPS, None, ENDLESS_DURATION);
         for (_, value) in &parts.values {
             match &value.setting {
                 Setting::Trace(trace) => {
                     mbps = trace.trace().map_or(USUAL_MBPS, |trace| trace.mean_rate().as_mbps());
-                    trace_length = default_duration(trace);
+                    trace_length = trace.default_duration();
                 }
                 Setting::Duration(duration) => length = Some(*duration),
                 _ => {}
@@ -415,7 +416,7 @@ fn scenario(parts: &Parts<'_>) -> Scenario {
     let traffic = transfer.map_or(FlowTraffic::Bulk, FlowTraffic::Transfers);
     let flow = FlowSpec { traffic, ..FlowSpec::bulk(parts.controller.spec.clone()) };
     scenario.flows = vec![flow; flows as usize];
-    scenario.duration = duration.unwrap_or_else(|| default_duration(&scenario.trace));
+    scenario.duration = duration.unwrap_or_else(|| scenario.trace.default_duration());
     scenario.start_traces_at(from);
     scenario.seed = parts.seed;
     scenario.bin = bin_width(&scenario, 1);

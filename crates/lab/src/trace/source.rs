@@ -5,18 +5,16 @@ use std::sync::Arc;
 use cellpace_base::{Span, Time};
 use cellpace_path::profile::{self, LinkProfile};
 use cellpace_path::radio::{Drive, RadioSpec};
-use cellpace_path::schedule::{MAX_OPPORTUNITIES, Schedule, Trace, TraceFiles};
+use cellpace_path::schedule::{
+    ENDLESS_DURATION, MAX_OPPORTUNITIES, PROFILE_PERIOD, Schedule, Trace, TraceFiles,
+};
 use cellpace_path::{PathError, TraceSpec};
 use thiserror::Error;
 
 use crate::trace_files;
 
-/// How much is drawn of a profile unless a duration is given; `compare` draws as much.
-const PROFILE_DEFAULT: Span = Span::from_secs(300);
 /// The longest drive through a radio layer.
 const MAX_DRIVE: Span = Span::from_secs(86_400);
-/// How much is taken of a trace that has no end.
-const ENDLESS_DEFAULT: Span = Span::from_secs(60);
 
 /// Why there is no trace.
 #[derive(Debug, Error)]
@@ -61,14 +59,14 @@ pub fn load_trace(
     let text = text.trim();
     let mut files = trace_files();
     if let Some(profile) = profile(text, &mut files)? {
-        return draw(text, &profile, duration.unwrap_or(PROFILE_DEFAULT), seed);
+        return draw(text, &profile, duration.unwrap_or(PROFILE_PERIOD), seed);
     }
     let spec = TraceSpec::parse(text, &mut files)?;
     if let Some(radio) = spec.radio() {
         return Ok(Arc::clone(drive_through(text, radio, duration, seed)?.trace()));
     }
     let Some(recorded) = recorded(text, &spec, &mut files)? else {
-        return play(text, &mut *spec.build(seed)?, duration.unwrap_or(ENDLESS_DEFAULT));
+        return play(text, &mut *spec.build(seed)?, duration.unwrap_or(ENDLESS_DURATION));
     };
     match duration {
         None => Ok(recorded),
@@ -238,8 +236,8 @@ mod tests {
         assert_eq!(millis("constant:12mbit", "2.9ms"), [1, 2]);
         let drawn = millis("umts-driving", "10s");
         assert_eq!(drawn.last(), Some(&10_000));
-        assert_eq!(load_trace("umts-driving", None, 1).unwrap().period(), PROFILE_DEFAULT);
-        assert_eq!(load_trace("constant:1mbit", None, 1).unwrap().period(), ENDLESS_DEFAULT);
+        assert_eq!(load_trace("umts-driving", None, 1).unwrap().period(), PROFILE_PERIOD);
+        assert_eq!(load_trace("constant:1mbit", None, 1).unwrap().period(), ENDLESS_DURATION);
     }
 
     #[test]

@@ -91,7 +91,12 @@ const GENERATORS: &[&str] =
     &["constant", "step", "random", "onoff", "profile", "cellreplay", "radio"];
 
 /// How much of a profile is drawn before it repeats.
-const PROFILE_PERIOD: Span = Span::from_secs(300);
+pub const PROFILE_PERIOD: Span = Span::from_secs(300);
+
+/// The longest run over a trace unless another length is given.
+const MAX_DEFAULT_DURATION: Span = Span::from_secs(300);
+/// Length of a run over a trace that has no end unless another one is given.
+pub const ENDLESS_DURATION: Span = Span::from_secs(60);
 
 /// The stream of draws for generated rates; those of the path are in `path.rs`.
 const RATE_STREAM: u64 = 4;
@@ -213,6 +218,12 @@ impl TraceSpec {
             TraceKind::CellReplay { link, .. } => Some(link.heavy().period()),
             TraceKind::Constant(_) | TraceKind::Steps(_) => None,
         }
+    }
+
+    /// Returns the length of a run over the trace unless another one is given: the trace's, at most
+    /// 300 s, or 60 s where it has no end.
+    pub fn default_duration(&self) -> Span {
+        self.period().map_or(ENDLESS_DURATION, |period| period.min(MAX_DEFAULT_DURATION))
     }
 
     /// The mean rate of the whole trace before it repeats, or of what generates it; of a radio layer over
