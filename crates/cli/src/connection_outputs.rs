@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use cellpace_base::Span;
 use cellpace_cc::ControllerSpec;
 use cellpace_lab::LabError;
-use cellpace_live::MoreMetrics;
+use cellpace_live::{MetricFamily, MetricKind, MoreMetrics, metric_family};
 use cellpace_run::{
     ConnectionLog, ConnectionSamples, EventWriter, KeptConnections, LoggingCommand,
     PlainConnections,
@@ -96,8 +96,9 @@ impl ConnectionOutputs {
         let plain = PlainConnections::default();
         let counts = plain.clone();
         let more_metrics: MoreMetrics = Box::new(move || {
-            let more = more_metrics.as_ref().map_or_else(String::new, |more| more());
-            more + &dropped_lines(name) + &uncontrolled(name, &counts)
+            let mut families = more_metrics.as_ref().map_or_else(Vec::new, |more| more());
+            families.extend([dropped_lines(name), uncontrolled(name, &counts)]);
+            families
         });
         let dashboard = self.dashboard.open(name, subject, Some(more_metrics), self.verbosity)?;
         let page = self.report.as_deref().map(|path| (path, KeptConnections::default()));
@@ -151,19 +152,18 @@ impl OpenOutputs<'_> {
     }
 }
 
-/// Connections without a controller by reason, in the text format of Prometheus. The proxy counts its
-/// own.
-fn uncontrolled(command: &str, plain: &PlainConnections) -> String {
-    const NAME: &str = "cellpace_uncontrolled_total";
+/// Connections without a controller by reason, for Prometheus. The proxy counts its own.
+fn uncontrolled(command: &str, plain: &PlainConnections) -> MetricFamily {
     let reasons = plain.list();
-    if reasons.is_empty() {
-        return String::new();
-    }
     let samples = reasons.iter().map(|(reason, count)| {
-        format!("{NAME}{{command=\"{command}\",reason=\"{}\"}} {count}\n", reason.word())
+        (vec![("command", command), ("reason", reason.word())], *count as f64)
     });
-    format!("# HELP {NAME} Connections that stayed without a controller.\n# TYPE {NAME} counter\n")
-        + &samples.collect::<String>()
+    metric_family(
+        "cellpace_uncontrolled_total",
+        MetricKind::Counter,
+        "Connections that stayed without a controller.",
+        samples,
+    )
 }
 
 /// Writes the page of the connections that have ended.

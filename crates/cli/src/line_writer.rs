@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cellpace_live::{MetricFamily, MetricKind, metric_family};
 use cellpace_os::signals::hangups;
 use rustix::fs::{FlockOperation, flock};
 
@@ -510,18 +511,19 @@ pub(crate) fn finish_streams() {
     let _ = (stdout.finish(), stderr.finish());
 }
 
-/// The dropped lines of each output, in the text format of Prometheus.
-pub(crate) fn dropped_lines(command: &str) -> String {
-    const NAME: &str = "cellpace_dropped_lines_total";
-    let mut text = format!(
-        "# HELP {NAME} Lines that were not written, as their reader did not read or the disk is full.\n\
-         # TYPE {NAME} counter\n"
-    );
-    for writer in locked(&WRITERS).iter() {
-        let (name, dropped) = (writer.0.name, locked(&writer.0.state).dropped);
-        text += &format!("{NAME}{{command=\"{command}\",output=\"{name}\"}} {dropped}\n");
-    }
-    text
+/// The dropped lines of each output, for Prometheus.
+pub(crate) fn dropped_lines(command: &str) -> MetricFamily {
+    let writers = locked(&WRITERS);
+    let samples = writers.iter().map(|writer| {
+        let labels = vec![("command", command), ("output", writer.0.name)];
+        (labels, locked(&writer.0.state).dropped as f64)
+    });
+    metric_family(
+        "cellpace_dropped_lines_total",
+        MetricKind::Counter,
+        "Lines that were not written, as their reader did not read or the disk is full.",
+        samples,
+    )
 }
 
 #[cfg(test)]

@@ -374,7 +374,7 @@ async fn serve(
     };
     // Last of what can fail: a proxy that does not start leaves no file.
     let metrics = proxy.metrics();
-    let more_metrics = Box::new(move || metrics.text());
+    let more_metrics = Box::new(move || metrics.families());
     let (log, outputs) = args.outputs.open(LoggingCommand::Proxy, &cc, Some(more_metrics))?;
     let log = Arc::new(ProxyLog::new(log));
     for address in proxy.addresses() {

@@ -1,6 +1,7 @@
-//! Figures in the text format of Prometheus. They name no peers: there may be ten thousand.
+//! Figures for Prometheus. They name no peers: there may be ten thousand.
 
-use std::fmt::Write;
+use prometheus::TextEncoder;
+use prometheus::proto::{Counter, Gauge, LabelPair, MetricFamily, MetricType};
 
 use crate::connections::LiveAbout;
 use crate::summary::{Quantiles, Summary};
@@ -133,20 +134,67 @@ pub const METRICS: &[Metric] = &[
     },
 ];
 
-/// The figures of now, in the text format 0.0.4.
-pub(crate) fn text(about: &LiveAbout, summary: &Summary) -> String {
-    let mut text = String::new();
-    for metric in METRICS {
-        let Metric { name, kind, help, label, samples } = metric;
-        let command = about.command;
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {}", kind.name());
-        for (of, value) in samples(summary) {
-            let more = if label.is_empty() { String::new() } else { format!(",{label}=\"{of}\"") };
-            let _ = writeln!(text, "{name}{{command=\"{command}\"{more}}} {value}");
+/// The figures of now.
+pub(crate) fn families(about: &LiveAbout, summary: &Summary) -> Vec<MetricFamily> {
+    let family = |metric: &Metric| {
+        let samples = (metric.samples)(summary).into_iter().map(|(of, value)| {
+            let labels = [("command", about.command), (metric.label, of)];
+            let count = if metric.label.is_empty() { 1 } else { 2 };
+            (labels[..count].to_vec(), value)
+        });
+        metric_family(metric.name, metric.kind, metric.help, samples)
+    };
+    METRICS.iter().map(family).collect()
+}
+
+/// Returns a figure of a command's own for `/metrics`: its samples, each with the names and values of
+/// its labels.
+pub fn metric_family<'a>(
+    name: &str,
+    kind: MetricKind,
+    help: &str,
+    samples: impl IntoIterator<Item = (Vec<(&'a str, &'a str)>, f64)>,
+) -> MetricFamily {
+    let metrics = samples.into_iter().map(|(labels, value)| sample(kind, &labels, value));
+    let mut family = MetricFamily::default();
+    family.set_name(name.to_owned());
+    family.set_help(help.to_owned());
+    family.set_field_type(match kind {
+        MetricKind::Counter => MetricType::COUNTER,
+        MetricKind::Gauge => MetricType::GAUGE,
+    });
+    family.set_metric(metrics.collect());
+    family
+}
+
+fn sample(kind: MetricKind, labels: &[(&str, &str)], value: f64) -> prometheus::proto::Metric {
+    let pairs = labels.iter().map(|(name, value)| {
+        let mut pair = LabelPair::default();
+        pair.set_name((*name).to_owned());
+        pair.set_value((*value).to_owned());
+        pair
+    });
+    let mut metric = prometheus::proto::Metric::from_label(pairs.collect());
+    match kind {
+        MetricKind::Counter => {
+            let mut counter = Counter::default();
+            counter.set_value(value);
+            metric.set_counter(counter);
+        }
+        MetricKind::Gauge => {
+            let mut gauge = Gauge::default();
+            gauge.set_value(value);
+            metric.set_gauge(gauge);
         }
     }
-    text
+    metric
+}
+
+/// Figures in the text format 0.0.4, without those that have no sample.
+pub(crate) fn text(mut families: Vec<MetricFamily>) -> String {
+    families.retain(|family| !family.get_metric().is_empty());
+    // Encoding fails only for families without a name or samples, and there are none.
+    TextEncoder::new().encode_to_string(&families).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -154,11 +202,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_has_a_head_for_each_figure_and_no_sample_of_what_is_not_known() {
+    fn the_text_has_figures_with_their_heads_and_nothing_of_what_is_not_known() {
         let mut summary = Summary { open: 2, ..Summary::default() };
         summary.rtt = Some(Quantiles { p50: 0.04, p95: 0.5 });
         summary.phases.insert("avoidance", 2);
-        let text = text(&LiveAbout { command: "run", ..LiveAbout::default() }, &summary);
+        let about = LiveAbout { command: "run", ..LiveAbout::default() };
+        let text = text(families(&about, &summary));
         for line in [
             "# TYPE cellpace_connections_open gauge",
             "cellpace_connections_open{command=\"run\"} 2",
@@ -167,8 +216,9 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
-        assert!(!text.contains("cellpace_window_bytes{"));
-        assert_eq!(text.matches("# HELP").count(), METRICS.len());
+        assert!(!text.contains("cellpace_window_bytes"));
+        let unknown = ["window_bytes", "queue_delay_seconds"];
+        assert_eq!(text.matches("# HELP").count(), METRICS.len() - unknown.len());
     }
 
     #[test]

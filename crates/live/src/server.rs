@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use cellpace_base::quota::ClientNetwork;
+use prometheus::proto::MetricFamily;
 use rustix::net::{RecvFlags, recv, sockopt};
 
 use crate::access::{LiveToken, is_from_here};
@@ -40,8 +41,8 @@ const SEND_BUFFER: usize = 256 << 10;
 /// A thread's stack: it reads 8 kB and writes text.
 const STACK: usize = 512 << 10;
 
-/// More figures for `/metrics`, in the text format 0.0.4.
-pub type MoreMetrics = Box<dyn Fn() -> String + Send + Sync>;
+/// More figures for `/metrics`.
+pub type MoreMetrics = Box<dyn Fn() -> Vec<MetricFamily> + Send + Sync>;
 
 /// Serves the page, its data and figures for Prometheus, until it is [finished](Self::finish).
 pub struct LiveServer {
@@ -295,9 +296,9 @@ impl Client {
 
     fn metrics(&self, request: &Request) -> io::Result<()> {
         let connections = &self.server.connections;
-        let mut text = metrics::text(connections.about(), &connections.summary());
-        text.extend(self.server.more_metrics.as_ref().map(|more| more()));
-        self.end(&reply("200 OK", METRICS_TEXT, &text, request.is_head))
+        let mut families = metrics::families(connections.about(), &connections.summary());
+        families.extend(self.server.more_metrics.iter().flat_map(|more| more()));
+        self.end(&reply("200 OK", METRICS_TEXT, &metrics::text(families), request.is_head))
     }
 
     /// Sends what is new at each tick, until the client is gone or the end has come. A client that

@@ -194,9 +194,6 @@ impl Served<'_> {
             self.side(client, config.control.client(), false)?,
             self.side(upstream, config.control.upstream(), true)?,
         ]);
-        let followed: Vec<_> = cut.0.iter().filter_map(ConnectionSide::flow).cloned().collect();
-        let _followed: Vec<_> =
-            followed.into_iter().map(|flow| self.shared.metrics.follow(flow)).collect();
         let idle = config.limits.idle;
         let most = Idle {
             most: idle,

@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use cellpace_live::{
-    LiveAbout, LiveConnections, LiveServer, MAX_CLIENTS, MAX_HEAD_BYTES, MAX_STREAMS,
-    NewConnection, SharedFigures,
+    LiveAbout, LiveConnections, LiveServer, MAX_CLIENTS, MAX_HEAD_BYTES, MAX_STREAMS, MetricKind,
+    NewConnection, SharedFigures, metric_family,
 };
 use serde_json::Value;
 
@@ -20,7 +20,11 @@ struct Served {
 fn served() -> Served {
     let about = LiveAbout { command: "run", subject: "copa".to_owned(), ..LiveAbout::default() };
     let connections = LiveConnections::new(about);
-    let more = Box::new(|| "more_figures 1\n".to_owned());
+    let more = Box::new(|| {
+        let known = metric_family("more_figures", MetricKind::Gauge, "More.", [(vec![], 1.0)]);
+        // The names of figures without samples are left out, and cost the others nothing.
+        vec![metric_family("no_figures", MetricKind::Counter, "None.", []), known]
+    });
     let address = "127.0.0.1:0".parse().unwrap();
     let server = LiveServer::start(address, connections.clone(), Some(more)).unwrap();
     Served { server, connections }
@@ -186,7 +190,8 @@ fn prometheus_needs_no_token_on_loopback_and_sees_no_peer() {
     assert!(head.contains("Content-Type: text/plain; version=0.0.4"), "{head}");
     assert!(body.contains("cellpace_connections_open{command=\"run\"} 1\n"), "{body}");
     assert!(body.contains("cellpace_delivered_bytes_total{command=\"run\"} 9\n"), "{body}");
-    assert!(body.ends_with("more_figures 1\n") && !body.contains("4711"), "{body}");
+    assert!(body.ends_with("# TYPE more_figures gauge\nmore_figures 1\n"), "{body}");
+    assert!(!body.contains("4711") && !body.contains("no_figures"), "{body}");
     let about = LiveAbout::default();
     let everywhere =
         LiveServer::start("0.0.0.0:0".parse().unwrap(), LiveConnections::new(about.clone()), None);

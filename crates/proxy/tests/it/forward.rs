@@ -48,8 +48,8 @@ fn twenty_at_once_arrive_whole() {
             scope.spawn(move || download(stream, 1_000_000 + n));
         }
     });
-    proxy.await_metric("cellpace_proxy_flows_total 20");
-    proxy.await_metric("cellpace_proxy_flows_open 0");
+    proxy.await_metric("cellpace_proxy_ended_total{how=\"finished\"} 20");
+    proxy.await_metric("cellpace_proxy_uncontrolled_total 0");
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn idle_connections_go_early_while_nearly_all_places_are_taken() {
     let mut late = proxy.connect();
     exchange(&mut late);
     assert!(start.elapsed() < PATIENCE / 2);
-    let text = proxy.metrics.text();
+    let text = proxy.metrics_text();
     assert!(text.contains("cellpace_proxy_ended_total{how=\"idle\"}"), "{text}");
 }
 

@@ -11,6 +11,7 @@ use cellpace_proxy::{
     ControlledSide, Metrics, Notice, Proxy, ProxyConfig, ProxyMode, ProxyOutcome, StopUrgency,
 };
 use cellpace_tcp::ControlOptions;
+use prometheus::TextEncoder;
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
@@ -80,11 +81,15 @@ impl Running {
         ended
     }
 
+    pub(crate) fn metrics_text(&self) -> String {
+        TextEncoder::new().encode_to_string(&self.metrics.families()).unwrap()
+    }
+
     /// Waits until a line of the metrics is there.
     pub(crate) fn await_metric(&self, line: &str) {
         let start = Instant::now();
-        while !self.metrics.text().lines().any(|found| found == line) {
-            assert!(start.elapsed() < PATIENCE, "{line} missing in\n{}", self.metrics.text());
+        while !self.metrics_text().lines().any(|found| found == line) {
+            assert!(start.elapsed() < PATIENCE, "{line} missing in\n{}", self.metrics_text());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
