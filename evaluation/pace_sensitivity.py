@@ -23,7 +23,7 @@ FOLDER = sys.argv.pop(1) if len(sys.argv) > 1 else None
 
 import regenerate
 from frontier import TRAINING
-from pace import MOVING
+from pace import MOVING as MOVING_PATHS
 from program import ROOT, TRACES, table
 
 FILES = ["base", "elasticity", "headroom", "mod", "rate"]
@@ -163,7 +163,7 @@ def scenario(cc, trace, *flows, rtt="40ms", queue="2MB", seconds=60, skip=2):
 def panel(cc):
     """Scenarios by the column to which they belong."""
     cellular = [scenario(cc, f"{TRACES}/{trace}") for trace in TRAINING[1:9:2]]
-    moving = [scenario(cc, trace, rtt=rtt.rstrip("*")) for trace, rtt in MOVING if rtt.endswith("*")][::2]
+    moving = [scenario(cc, trace, rtt=rtt.rstrip("*")) for trace, rtt in MOVING_PATHS if rtt.endswith("*")][::2]
     steady = [scenario(cc, f"constant:{rate}", seconds=30) for rate in ("1mbit", "100mbit")]
     steps = [scenario(cc, "step:12mbit/5s,2mbit/5s")]
     rivals = [scenario(cc, "constant:24mbit", f'cc = "{rival}"\nstart = "300ms"', queue=queue, skip=20)
