@@ -117,6 +117,7 @@ pub struct Delay {
 impl Delay {
     /// When a packet arrives that enters at `now`: after the delay of that moment, but not before
     /// a packet that entered earlier.
+    #[inline]
     pub fn arrival(&mut self, now: Time) -> Time {
         let step = self.walk.step();
         if step.end == Time::MAX && step.start == Time::ZERO && self.latest == Time::ZERO {

@@ -15,16 +15,19 @@ pub struct Link {
     /// The packet in service and the bytes it still needs.
     in_service: Option<(Packet, u32)>,
     drops: Drops,
+    /// When something will leave, or `Time::MAX`: asked for far more often than it changes.
+    next: Time,
 }
 
 impl Link {
     /// An idle link at time zero.
     pub fn new(queue: Box<dyn Queue>, schedule: Box<dyn Schedule>) -> Self {
-        Self { queue, schedule, in_service: None, drops: Drops::new() }
+        Self { queue, schedule, in_service: None, drops: Drops::new(), next: Time::MAX }
     }
 
     /// A packet reaches the queue at `packet.enqueued_at`, which must not lie before a time the
     /// link was advanced to. Opportunities up to that instant are gone.
+    #[inline]
     pub fn push(&mut self, packet: Packet, fates: &mut Vec<PacketRecord>) {
         self.push_at(packet.enqueued_at, packet, fates);
     }
@@ -37,19 +40,30 @@ impl Link {
         self.queue.enqueue(now, packet, &mut self.drops);
         self.schedule.on_backlog(now, self.queue.bytes());
         self.report_drops(now, fates);
+        self.look_ahead();
     }
 
     /// When something will leave, if anything waits.
     pub fn next_deadline(&self) -> Option<Time> {
-        if self.is_idle() { None } else { self.schedule.peek() }
+        (self.next != Time::MAX).then_some(self.next)
     }
 
     /// Uses all opportunities up to `now`.
+    #[inline]
     pub fn advance(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
-        while let Some(time) = self.next_deadline().filter(|time| *time <= now) {
+        while self.next <= now && self.next != Time::MAX {
+            let time = self.next;
             self.schedule.take();
             self.serve(time, fates);
+            self.look_ahead();
         }
+    }
+
+    /// To be called after each change of the queue or the schedule.
+    #[inline]
+    fn look_ahead(&mut self) {
+        let next = if self.is_idle() { None } else { self.schedule.peek() };
+        self.next = next.unwrap_or(Time::MAX);
     }
 
     /// Bytes in the queue and in service.
@@ -67,6 +81,7 @@ impl Link {
         self.schedule = schedule;
         self.schedule.skip_through(now);
         self.schedule.on_backlog(now, self.queue.bytes());
+        self.look_ahead();
     }
 
     /// Puts `queue`, which must be empty, in place of the present one. What waits moves over; what
@@ -82,6 +97,7 @@ impl Link {
             self.queue.enqueue(now, packet, &mut self.drops);
         }
         self.report_drops(now, fates);
+        self.look_ahead();
     }
 
     /// Drops everything that waits, the packet in service included.
@@ -106,6 +122,7 @@ impl Link {
             packets.push(packet);
         }
         self.schedule.on_backlog(now, 0);
+        self.look_ahead();
         packets
     }
 
@@ -138,7 +155,14 @@ impl Link {
         Some((packet, packet.size))
     }
 
+    #[inline]
     fn report_drops(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
+        if !self.drops.is_empty() {
+            self.take_drops(now, fates);
+        }
+    }
+
+    fn take_drops(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
         for (mut packet, reason) in self.drops.drain(..) {
             packet.dequeued_at = now;
             packet.departed_at = now;

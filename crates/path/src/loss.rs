@@ -198,6 +198,7 @@ enum Process {
 
 impl LossModel {
     /// Whether the next packet, which comes at `now`, is lost.
+    #[inline]
     pub fn loses(&mut self, now: Time) -> bool {
         match &mut self.process {
             Process::None => false,

@@ -62,6 +62,7 @@ impl PathSpec {
 
     fn build_seeded(&self, seed: u64, delay_seed: u64) -> Result<Path, PathError> {
         let schedule = self.schedule(seed)?;
+        let next_change = self.handovers.first().map_or(Time::MAX, next_step);
         Ok(Path {
             delay: self.build_delay(delay_seed),
             base_delay: self.build_base_delay(delay_seed),
@@ -71,7 +72,8 @@ impl PathSpec {
             loss: self.build_loss(seed),
             link: schedule.map(|schedule| Link::new(self.build_queue(seed), schedule)),
             handovers: self.handovers.iter().copied().collect(),
-            next_change: self.handovers.first().map_or(Time::MAX, next_step),
+            next_change,
+            next: next_change,
             forwarded: VecDeque::new(),
             held: Vec::new(),
             impair: self.build_impairments(seed),
@@ -220,6 +222,8 @@ pub struct Path {
     /// When the next of these begins or ends, as far as that does anything, or forwarded packets
     /// arrive.
     next_change: Time,
+    /// When anything happens next, or `Time::MAX`: asked for far more often than it changes.
+    next: Time,
     /// What handovers forward to the new path's queue, and when it is there.
     forwarded: VecDeque<(Time, Packet)>,
     /// Packets that an interruption keeps from leaving a path without a link.
@@ -270,7 +274,12 @@ impl Path {
             None => true,
         };
         self.arrivals += 1;
+        self.next = self.next.min(at);
         let waiting = WaitingPacket { at, order: self.arrivals, packet };
+        if in_order && self.in_order.back().is_none_or(|last| last.at <= at) {
+            self.in_order.push_back(waiting);
+            return;
+        }
         match self.place_in_order(at).filter(|_| in_order) {
             Some(place) => self.in_order.insert(place, waiting),
             None => self.out_of_order.push(Reverse(waiting)),
@@ -290,14 +299,18 @@ impl Path {
     }
 
     /// When the model next wants to be advanced.
+    #[inline]
     pub fn next_deadline(&self) -> Option<Time> {
+        (self.next != Time::MAX).then_some(self.next)
+    }
+
+    /// To be called after each change but that of a packet that enters.
+    fn look_ahead(&mut self) {
         let departure = self.link.as_ref().and_then(Link::next_deadline);
+        let late = self.jitter.as_ref().and_then(Jitter::next_deadline);
         let or_never = |time: Option<Time>| time.unwrap_or(Time::MAX);
-        let mut next = or_never(self.next_arrival()).min(or_never(departure)).min(self.next_change);
-        if let Some(jitter) = &self.jitter {
-            next = next.min(or_never(jitter.next_deadline()));
-        }
-        (next != Time::MAX).then_some(next)
+        let behind = or_never(departure).min(or_never(late));
+        self.next = self.next_arrival().min(self.next_change).min(behind);
     }
 
     /// Lets happen everything up to `now`; what became of packets is added to `fates` in the
@@ -305,7 +318,7 @@ impl Path {
     pub fn advance(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
         let from = fates.len();
         loop {
-            let arrival = self.next_arrival().unwrap_or(Time::MAX);
+            let arrival = self.next_arrival();
             let change = self.next_change;
             if change <= now && change <= arrival {
                 self.meet_change(change, fates);
@@ -322,9 +335,11 @@ impl Path {
         if let Some(impair) = &mut self.impair {
             impair.apply(fates, from);
         }
+        self.look_ahead();
     }
 
     /// The next packet reaches the queue.
+    #[inline]
     fn arrive(&mut self, at: Time, fates: &mut Vec<PacketRecord>) {
         self.advance_link(at, fates);
         let Some(mut packet) = self.pop_arrival() else { return };
@@ -430,20 +445,22 @@ impl Path {
         if let Some(impair) = change.impair {
             self.impair = impair;
         }
+        self.look_ahead();
     }
 
+    #[inline]
     fn advance_link(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
         if let Some(link) = &mut self.link {
             link.advance(now, fates);
         }
     }
 
-    fn next_arrival(&self) -> Option<Time> {
-        let in_order = self.in_order.front().map(|waiting| waiting.at);
-        match self.out_of_order.peek() {
-            None => in_order,
-            Some(Reverse(other)) => Some(in_order.map_or(other.at, |at| at.min(other.at))),
-        }
+    /// When the next packet reaches the queue, or `Time::MAX`.
+    #[inline]
+    fn next_arrival(&self) -> Time {
+        let in_order = self.in_order.front().map_or(Time::MAX, |waiting| waiting.at);
+        let other = self.out_of_order.peek().map_or(Time::MAX, |Reverse(other)| other.at);
+        in_order.min(other)
     }
 
     fn pop_arrival(&mut self) -> Option<Packet> {
