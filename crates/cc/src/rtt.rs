@@ -63,6 +63,7 @@ impl RttEstimator {
     }
 
     /// Takes a sample.
+    #[inline]
     pub fn sample(&mut self, rtt: Span) {
         self.latest = rtt;
         self.minimum = self.minimum.min(rtt);
@@ -99,6 +100,7 @@ impl RttEstimator {
     }
 
     /// The retransmission timeout without back-off.
+    #[inline]
     pub fn rto(&self) -> Span {
         let Some(smoothed) = self.smoothed else { return Self::INITIAL_RTO };
         let rto = match self.rule {
@@ -111,6 +113,7 @@ impl RttEstimator {
     }
 
     /// The retransmission timeout after `in_a_row` timeouts without an ack between them.
+    #[inline]
     pub fn backed_off_rto(&self, in_a_row: u32) -> Span {
         // RFC 6298 (5.5)
         (self.rto() * (1 << in_a_row.min(16))).min(Self::MAX_RTO)

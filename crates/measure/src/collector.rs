@@ -208,6 +208,7 @@ impl Delays {
         Self { queue: sketch(), one_way: sketch(), rtt: sketch() }
     }
 
+    #[inline]
     fn record(&mut self, record: &PacketRecord) {
         self.queue.record(record.queue_delay());
         self.one_way.record(record.one_way_delay());
@@ -286,6 +287,7 @@ impl Collector {
     }
 
     /// A sender measured an RTT.
+    #[inline]
     pub fn rtt(&mut self, now: Time, flow: usize, rtt: Span) {
         if self.window.contains(now) {
             self.flows[flow].delays.rtt.record(rtt);
@@ -403,6 +405,7 @@ impl JainWindows {
         }
     }
 
+    #[inline]
     fn departure(&mut self, at: Time, flow: usize, bytes: u32) {
         let window = (at - self.start).as_nanos().saturating_sub(1) / Self::WIDTH.as_nanos();
         if window != self.current {

@@ -59,6 +59,7 @@ impl Histogram {
     }
 
     /// Adds `value` so many times.
+    #[inline]
     pub(crate) fn add(&mut self, value: u64, times: u32) {
         let bucket = self.resolution.bucket(value);
         if (bucket.wrapping_sub(self.first) as usize) >= self.counts.len() {

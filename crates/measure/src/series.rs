@@ -123,6 +123,9 @@ fn nulls_as_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<f3
 pub(crate) struct Binner {
     bin: Span,
     current: usize,
+    /// Where the current bin begins and ends, so that most packets take no division.
+    from: Time,
+    to: Time,
     /// Of each flow, or of all together where there are too many.
     delays_us: Vec<Vec<u32>>,
     bytes: Vec<u64>,
@@ -147,16 +150,16 @@ impl Binner {
             ..Series::default()
         };
         let delays_us = vec![Vec::new(); groups];
-        Self { bin, current: 0, delays_us, bytes: vec![0; groups], series }
+        let (from, to) = (Time::ZERO, Time::ZERO + bin);
+        Self { bin, current: 0, from, to, delays_us, bytes: vec![0; groups], series }
     }
 
     /// A packet of `flow` left the link at `at`.
+    #[inline]
     pub(crate) fn departure(&mut self, at: Time, flow: usize, bytes: u32, queue_delay: Span) {
         // A bin includes its end, as for the link's capacity.
-        let bin = (at.as_nanos().saturating_sub(1) / self.bin.as_nanos().max(1)) as usize;
-        if bin != self.current {
-            self.close_bin();
-            self.current = bin;
+        if at <= self.from || at > self.to {
+            self.enter_bin(at);
         }
         let flow = if self.series.flow_throughput_mbps.is_empty() { 0 } else { flow };
         self.bytes[flow] += u64::from(bytes);
@@ -167,6 +170,17 @@ impl Binner {
     pub(crate) fn finish(mut self) -> Series {
         self.close_bin();
         self.series
+    }
+
+    fn enter_bin(&mut self, at: Time) {
+        let bin = at.as_nanos().saturating_sub(1) / self.bin.as_nanos().max(1);
+        if bin as usize == self.current {
+            return;
+        }
+        self.close_bin();
+        self.current = bin as usize;
+        self.from = Time::ZERO + self.bin * bin;
+        self.to = self.from + self.bin;
     }
 
     fn close_bin(&mut self) {

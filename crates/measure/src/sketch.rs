@@ -46,6 +46,7 @@ impl DelaySketch {
     }
 
     /// Adds a delay.
+    #[inline]
     pub fn record(&mut self, delay: Span) {
         self.micros.add(delay.as_nanos() / 1_000, 1);
         self.sum_nanos += u128::from(delay.as_nanos());

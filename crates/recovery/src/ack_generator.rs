@@ -69,6 +69,7 @@ impl AckGenerator {
     }
 
     /// A packet arrives. Returns whether an ack goes out now.
+    #[inline]
     pub fn on_packet(&mut self, arrival: &Arrival) -> bool {
         if let Some(half) = &mut self.half {
             half.on_arrival(arrival);
@@ -99,6 +100,7 @@ impl AckGenerator {
     }
 
     /// When something is due here.
+    #[inline]
     pub fn next_deadline(&self) -> Option<Time> {
         let half = self.half.as_ref().and_then(|half| half.next_deadline());
         match (self.ack_at, half) {
@@ -118,6 +120,7 @@ impl AckGenerator {
     }
 
     /// The report of the receiver's half that is due.
+    #[inline]
     pub fn poll_report(&mut self, now: Time) -> Option<Vec<u8>> {
         let half = self.half.as_mut()?;
         let mut report = Vec::new();
@@ -125,6 +128,7 @@ impl AckGenerator {
     }
 
     /// The position up to which an ack that leaves now covers the log.
+    #[inline]
     pub fn ack(&mut self) -> u64 {
         self.unacked = 0;
         self.ack_at = None;
@@ -155,9 +159,13 @@ impl AckGenerator {
     }
 
     /// What an ack that covers the log up to `upto` reports to the sender and no ack has reported before.
+    #[inline]
     pub fn take_until(&mut self, upto: u64, arrived: &mut Vec<Arrived>) {
         let count = upto.saturating_sub(self.first) as usize;
-        arrived.extend(self.log.drain(..count.min(self.log.len())));
+        // Mostly it is one.
+        for _ in 0..count.min(self.log.len()) {
+            arrived.extend(self.log.pop_front());
+        }
         self.first = self.first.max(upto);
     }
 }

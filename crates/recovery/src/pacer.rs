@@ -21,8 +21,15 @@ impl Pacer {
     }
 
     /// When a packet of `bytes` may leave: `now` or later, `None` for as long as the rate is zero.
+    #[inline]
     pub fn release_at(&mut self, now: Time, bytes: u64, pacing: Option<Pacing>) -> Option<Time> {
-        let Some(pacing) = pacing else { return Some(now) };
+        match pacing {
+            Some(pacing) => self.paced_release(now, bytes, pacing),
+            None => Some(now),
+        }
+    }
+
+    fn paced_release(&mut self, now: Time, bytes: u64, pacing: Pacing) -> Option<Time> {
         self.fill(now, bytes, pacing);
         let lacking = bytes as f64 - self.level;
         if lacking <= 0.0 {
@@ -37,6 +44,7 @@ impl Pacer {
     }
 
     /// A packet left.
+    #[inline]
     pub fn on_sent(&mut self, bytes: u64, pacing: Option<Pacing>) {
         if pacing.is_some() {
             self.level -= bytes as f64;

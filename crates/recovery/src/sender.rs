@@ -47,6 +47,7 @@ impl<D: Copy> PacedSender<D> {
     }
 
     /// The codepoint with which the next packet leaves.
+    #[inline]
     pub fn ecn(&self) -> Ecn {
         if self.ecn.is_used() { self.controller.ecn() } else { Ecn::NotEct }
     }
@@ -103,12 +104,14 @@ impl<D: Copy> PacedSender<D> {
     }
 
     /// Bytes that the controller lets leave now, whatever the pacer says.
+    #[inline]
     pub fn remaining(&self) -> u64 {
         self.controller.permit().remaining(self.sent.in_flight())
     }
 
     /// Whether a packet of `bytes` may leave now, by permit and pacer. If the pacer holds it, its
     /// release is among the deadlines.
+    #[inline]
     pub fn ready(&mut self, now: Time, bytes: u64) -> bool {
         self.release_at = None;
         if self.remaining() < bytes {
@@ -125,12 +128,14 @@ impl<D: Copy> PacedSender<D> {
 
     /// A packet leaves. Returns its number and the controller's stamp, whose wire half travels
     /// with it.
+    #[inline]
     pub fn send(&mut self, sending: &Sending<D>) -> (u64, Stamp) {
         self.pacer.on_sent(sending.bytes, self.controller.pacing());
         self.sent.send(sending, self.controller.as_mut())
     }
 
     /// See [`Sent::on_ack`].
+    #[inline]
     pub fn on_ack(&mut self, now: Time, arrived: &[Arrived], on_acked: impl FnMut(D, Span)) {
         if self.ecn.is_used() {
             let (sent, first) = (self.controller.ecn(), self.path_start);
@@ -154,6 +159,7 @@ impl<D: Copy> PacedSender<D> {
     }
 
     /// When a packet is lost, the retransmission timer fires or the pacer lets go.
+    #[inline]
     pub fn packet_deadline(&self) -> Option<Time> {
         let sent = self.sent.next_deadline(self.controller.as_ref());
         match (sent, self.release_at) {

@@ -1,6 +1,7 @@
 //! Packets that were sent and what is known of them.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use cellpace_cc::{
     Ack, AckedPacket, Controller, Ecn, Loss, LostPacket, Mark, RttEstimator, SentPacket, Span,
@@ -199,6 +200,7 @@ impl<D: Copy> Sent<D> {
 
     /// A packet leaves. Returns its number and the controller's stamp, whose wire half travels
     /// with it.
+    #[inline]
     pub fn send(&mut self, sending: &Sending<D>, controller: &mut dyn Controller) -> (u64, Stamp) {
         let number = self.next_number();
         if !self.awaits_acks() {
@@ -236,6 +238,7 @@ impl<D: Copy> Sent<D> {
     }
 
     /// Whether lost data waits to be sent again.
+    #[inline]
     pub fn has_lost(&mut self) -> bool {
         self.drop_stale_retransmissions();
         !self.to_retransmit.is_empty()
@@ -245,6 +248,7 @@ impl<D: Copy> Sent<D> {
     /// acked are ignored: acks come from the network. The controller gets newly acked packets, then
     /// marks, then late packets, then losses. `on_acked` gets the data of each packet that
     /// was not acked before, with its RTT.
+    #[inline]
     pub fn on_ack(
         &mut self,
         now: Time,
@@ -252,7 +256,9 @@ impl<D: Copy> Sent<D> {
         controller: &mut dyn Controller,
         mut on_acked: impl FnMut(D, Span),
     ) {
-        self.judge_timeout(now, arrived, controller);
+        if self.first_after_timeout.is_some() {
+            self.judge_timeout(now, arrived, controller);
+        }
         let prior_in_flight = self.in_flight;
         self.acked.clear();
         self.late.clear();
@@ -302,6 +308,7 @@ impl<D: Copy> Sent<D> {
 
     /// When [`on_timer`](Self::on_timer) wants to be called. `controller` may override the
     /// retransmission timeout.
+    #[inline]
     pub fn next_deadline(&self, controller: &dyn Controller) -> Option<Time> {
         let rto = self.awaits_acks().then(|| self.timer_base + self.rto(controller));
         match (self.loss_time, rto) {
@@ -330,6 +337,7 @@ impl<D: Copy> Sent<D> {
     }
 
     /// The retransmission timeout at present: that of `controller` if it has its own.
+    #[inline]
     pub fn rto(&self, controller: &dyn Controller) -> Span {
         controller.rto().unwrap_or_else(|| self.rtt.backed_off_rto(self.timeouts_in_a_row))
     }
@@ -379,6 +387,7 @@ impl<D: Copy> Sent<D> {
     }
 
     /// Returns whether that was not known.
+    #[inline]
     fn take_arrival(
         &mut self,
         now: Time,
@@ -421,6 +430,7 @@ impl<D: Copy> Sent<D> {
         true
     }
 
+    #[inline]
     fn report_acked(&mut self, now: Time, prior_in_flight: u64, controller: &mut dyn Controller) {
         let Some(newest) = self.acked.iter().max_by_key(|packet| packet.number) else { return };
         self.rtt.sample(newest.rtt);
@@ -434,6 +444,7 @@ impl<D: Copy> Sent<D> {
         });
     }
 
+    #[inline]
     fn report_marks(&self, now: Time, prior_in_flight: u64, controller: &mut dyn Controller) {
         let Some(newest) = self.marked.iter().copied().max() else { return };
         controller.on_mark(&Mark {
@@ -449,9 +460,18 @@ impl<D: Copy> Sent<D> {
 
     /// RFC 9002 section 6.1: lost when three later packets arrived, or when a later one arrived
     /// and 9/8 of an RTT has passed.
+    #[inline]
     fn detect_losses(&mut self, now: Time, controller: &mut dyn Controller) {
         self.loss_time = None;
-        let Some(largest) = self.largest_acked else { return };
+        let from = self.scan_from.max(self.first);
+        // In order, there is nothing below the newest.
+        if let Some(largest) = self.largest_acked.filter(|largest| from < *largest) {
+            self.find_losses(now, from..largest, controller);
+        }
+    }
+
+    fn find_losses(&mut self, now: Time, range: Range<u64>, controller: &mut dyn Controller) {
+        let largest = range.end;
         let patience = self.rtt.smoothed().unwrap_or(INITIAL_RTT).max(self.rtt.latest());
         // RFC 9002 section 6.1.2, kTimeThreshold and kGranularity
         let patience = (patience * 9 / 8).max(Span::from_millis(1));
@@ -459,7 +479,7 @@ impl<D: Copy> Sent<D> {
         let prior_in_flight = self.in_flight;
         self.lost.clear();
         let mut all_settled = true;
-        for number in self.scan_from.max(self.first)..largest {
+        for number in range {
             let entry = &mut self.ring[(number - self.first) as usize];
             if entry.state != PacketState::InFlight {
                 if all_settled {
@@ -544,6 +564,7 @@ impl<D: Copy> Sent<D> {
         }
     }
 
+    #[inline]
     fn drop_stale_retransmissions(&mut self) {
         while let Some(number) = self.to_retransmit.front().copied() {
             if self.entry(number).is_some_and(|entry| entry.waiting) {
@@ -555,6 +576,7 @@ impl<D: Copy> Sent<D> {
 
     /// Drops packets from the old end: acked ones, and lost ones that were sent again and whose
     /// late arrival can no longer happen because a packet sent after the verdict has arrived.
+    #[inline]
     fn forget_settled(&mut self) {
         let largest = self.largest_acked.unwrap_or(0);
         while let Some(entry) = self.ring.front() {

@@ -183,6 +183,7 @@ impl Connection {
         }
     }
 
+    #[inline]
     fn send_one(&mut self, now: Time, flow: u32, bytes: u64, retransmission: bool) -> Packet {
         let lost = if retransmission { self.sender.sent_mut().next_lost() } else { None };
         let data = lost.unwrap_or_else(|| self.source.take());
@@ -207,6 +208,7 @@ impl Connection {
     }
 
     /// A packet of this connection reached its receiver. Returns whether an ack goes out.
+    #[inline]
     pub(crate) fn on_arrival(&mut self, now: Time, packet: &Packet) -> bool {
         let number = packet.id & NUMBER_MASK;
         if self.transfers.is_some() || self.video.is_some() {
@@ -232,6 +234,7 @@ impl Connection {
     }
 
     /// An ack that covers the receiver's log up to `upto` arrived. `on_rtt` gets each sample.
+    #[inline]
     pub(crate) fn on_ack(&mut self, now: Time, upto: u64, mut on_rtt: impl FnMut(Span)) {
         self.arrived.clear();
         self.receiver.take_until(upto, &mut self.arrived);
@@ -355,6 +358,7 @@ impl Connection {
     }
 
     /// When something is due.
+    #[inline]
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let or_never = |time: Option<Time>| time.unwrap_or(Time::MAX);
         // A sender that has closed needs no epochs.

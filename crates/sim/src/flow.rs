@@ -111,6 +111,7 @@ impl SimFlow {
 
     /// The same for all that an arrival at the receiver of the connection with this generation can
     /// have moved: nothing of the sender.
+    #[inline]
     pub(crate) fn receiving_deadline(&mut self, generation: u16) -> Option<Time> {
         let transfers = self.transfers.as_ref().and_then(|transfers| transfers.next_deadline());
         let connection = self.connection_of(generation);
@@ -154,8 +155,11 @@ impl SimFlow {
     }
 
     /// The connection with this generation, if it still exists.
+    #[inline]
     pub(crate) fn connection_of(&mut self, generation: u16) -> Option<&mut Connection> {
-        self.connections.iter_mut().rev().find(|connection| connection.generation == generation)
+        let is_it = |connection: &Connection| connection.generation == generation;
+        let place = self.connections.iter().rposition(is_it)?;
+        self.connections.get_mut(place)
     }
 
     /// The present connection.

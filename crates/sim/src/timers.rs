@@ -21,6 +21,7 @@ impl Timers {
         Self { heap: BinaryHeap::with_capacity(flows * 2), armed: vec![Time::MAX; flows] }
     }
 
+    #[inline]
     pub(crate) fn arm(&mut self, flow: usize, deadline: Option<Time>) {
         let Some(deadline) = deadline else { return };
         if deadline < self.armed[flow] {
@@ -74,6 +75,7 @@ impl AckStore {
     const FIRST_SLOT: u64 = 1 << 16;
 
     /// The packet with the message.
+    #[inline]
     pub(crate) fn load(&mut self, packet: Packet, message: AckMessage) -> Packet {
         match message {
             AckMessage { generation, upto: Some(upto), report: None, leg: None } => {
@@ -103,6 +105,7 @@ impl AckStore {
     }
 
     /// The message of a packet that has arrived or is lost.
+    #[inline]
     pub(crate) fn take(&mut self, packet: &Packet) -> AckMessage {
         if let Some(message) = AckMessage::in_packet(packet) {
             return message;

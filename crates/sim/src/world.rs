@@ -52,6 +52,7 @@ pub(crate) struct World {
 struct Due {
     forward: Time,
     reverse: Time,
+    ping: Time,
     next: Time,
 }
 
@@ -196,6 +197,7 @@ impl World {
     }
 
     /// Asked once an event: this and what it calls is a tenth of a run.
+    #[inline]
     fn due(&self) -> Due {
         let or_never = |time: Option<Time>| time.unwrap_or(Time::MAX);
         let forward = or_never(self.forward.next_deadline());
@@ -212,7 +214,7 @@ impl World {
             .min(timer)
             .min(show)
             .min(self.sampler.next);
-        Due { forward, reverse, next }
+        Due { forward, reverse, ping, next }
     }
 
     /// What happens at this instant, always in one order: samples and views of the past, then
@@ -239,7 +241,9 @@ impl World {
             self.path_changes.pop_front();
             self.report_path_change(observer);
         }
-        self.send_pings();
+        if due.ping == now {
+            self.send_pings();
+        }
         while self.timers.next().is_some_and(|time| time <= now) && !self.room.is_full() {
             self.fire_timer(observer);
         }
@@ -264,15 +268,15 @@ impl World {
         if let Some(cell) = &mut self.cell {
             cell.carry(self.now, &mut fates);
         }
-        for record in fates.drain(..) {
+        for record in &fates {
             let is_copy = record.fate == Fate::Duplicate;
             self.room.leave(usize::from(!is_copy));
             if record.packet.flow as usize >= self.flows.len() {
-                self.answer_ping(&record);
+                self.answer_ping(record);
                 continue;
             }
-            self.collector.record(&record);
-            observer.on_record(&record);
+            self.collector.record(record);
+            observer.on_record(record);
             if is_copy || record.fate == Fate::Delivered {
                 self.deliver(&record.packet);
             }
@@ -280,6 +284,7 @@ impl World {
                 self.leave_host(&record.packet, observer);
             }
         }
+        fates.clear();
         self.fates = fates;
     }
 
@@ -322,6 +327,7 @@ impl World {
         }
     }
 
+    #[inline]
     fn deliver(&mut self, packet: &Packet) {
         let index = packet.flow as usize;
         let now = self.now;
@@ -360,6 +366,7 @@ impl World {
     }
 
     /// The receiver of a connection sends the ack and the report that are due.
+    #[inline]
     fn answer(&mut self, index: usize, generation: u16, ack: bool) {
         let now = self.now;
         let own_delay = self.flows[index].own_delay.reverse;
@@ -379,7 +386,7 @@ impl World {
     fn advance_reverse(&mut self, observer: &mut impl Observer) {
         let mut fates = std::mem::take(&mut self.fates);
         self.reverse.advance(self.now, &mut fates);
-        for record in fates.drain(..) {
+        for record in &fates {
             let is_copy = record.fate == Fate::Duplicate;
             self.room.leave(usize::from(!is_copy));
             if let Some(ping) = (record.packet.flow as usize).checked_sub(self.flows.len()) {
@@ -396,9 +403,11 @@ impl World {
                 self.acknowledge(record.packet.flow as usize, message, observer);
             }
         }
+        fates.clear();
         self.fates = fates;
     }
 
+    #[inline]
     fn acknowledge(&mut self, index: usize, ack: AckMessage, observer: &mut impl Observer) {
         let now = self.now;
         if let Some(leg) = ack.leg {
@@ -466,6 +475,7 @@ impl World {
     }
 
     /// After anything happened to a flow: its events go out, its timer is set.
+    #[inline]
     fn settle(&mut self, index: usize, observer: &mut impl Observer) {
         self.show_events(index, observer);
         let flow = &self.flows[index];
