@@ -104,6 +104,9 @@ impl Losses {
     /// was sent, so about as many acks make an RTT. The current one may be a single packet.
     pub(super) fn raise_ceiling(&mut self, w: u32, window: f64, max_window: f64) {
         self.share -= self.share * weight(window);
+        if self.share < NO_SHARE {
+            self.share = 0.0;
+        }
         if self.ceiling.is_finite() {
             self.ceiling *= 1.0 + CEILING_GROWTH / f64::from(w);
             if self.ceiling > max_window {
@@ -123,7 +126,32 @@ pub(super) fn gap_expiry(rule: GapRule, last_rtt: Option<Span>) -> Span {
     GAP_EXPIRY.max(delays.min(RTO_MAX))
 }
 
+/// A share that makes no difference to the next loss. Below it, acks without a loss would lead to
+/// subnormal numbers, with which processors take a hundred times as long.
+const NO_SHARE: f64 = 1e-300;
+
 /// One packet among a window's, or among enough that a single loss is not many.
 fn weight(window: f64) -> f64 {
     1.0 / window.max(20.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cellpace_base::ParamSet;
+
+    #[test]
+    fn a_share_of_long_ago_is_none_and_the_next_loss_counts_the_same() {
+        let params = VerusParams::parse("verus", "").unwrap();
+        let gap = Gap { number: 1, w: 100, expires_at: Time::ZERO };
+        let mut losses = Losses::new();
+        losses.lower_ceiling(&params, &gap, 100.0, 1);
+        for _ in 0..100_000 {
+            losses.raise_ceiling(100, 100.0, 1000.0);
+            assert!(!losses.share.is_subnormal(), "{}", losses.share);
+        }
+        assert_eq!(losses.share, 0.0);
+        losses.lower_ceiling(&params, &gap, 100.0, 1);
+        assert_eq!(losses.share, weight(100.0));
+    }
 }
