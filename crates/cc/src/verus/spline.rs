@@ -33,8 +33,10 @@ pub(super) struct Spline {
     coefficients: Vec<f64>,
     /// Data term of the normal equations, then their factor.
     normal: Band,
-    /// Curvature term.
+    /// Curvature term, which depends on the number of nodes alone.
     curvature: Band,
+    /// The largest entry that it would have on the diagonal in node values.
+    bend: f64,
     /// Right-hand side.
     right: Vec<f64>,
     /// The weight of the curvature term in the last fit.
@@ -62,7 +64,7 @@ impl Spline {
         self.step = (scale.last - scale.first) / (nodes - 1) as f64;
         self.sum_up(points, &scale, nodes);
         self.build_curvature(nodes);
-        self.add_penalty(nodes, rho);
+        self.add_penalty(rho);
         if !factor(&mut self.normal) {
             return false;
         }
@@ -137,6 +139,9 @@ impl Spline {
     /// inner node the second difference of the coefficients over the squared node distance.
     fn build_curvature(&mut self, nodes: usize) {
         const DIFFERENCE: [f64; 3] = [1.0, -2.0, 1.0];
+        if self.curvature.len() == nodes {
+            return;
+        }
         let step = 2.0 / (nodes - 1) as f64;
         let scale = step / step.powi(4);
         self.curvature.clear();
@@ -159,18 +164,14 @@ impl Spline {
                 }
             }
         }
+        self.bend = largest_in_node_values(&self.curvature);
     }
 
     /// Adds penalty and round-off guard to the data term. Both are relative to the largest
     /// diagonal entries that the equations in node values would have.
-    fn add_penalty(&mut self, nodes: usize, rho: f64) {
-        let (mut data, mut bend) = (0.0_f64, 0.0_f64);
-        for node in 0..nodes {
-            let cardinal = Cardinal::at(node, nodes);
-            data = data.max(cardinal.square(&self.normal));
-            bend = bend.max(cardinal.square(&self.curvature));
-        }
-        let penalty = pow10(rho) * data / bend;
+    fn add_penalty(&mut self, rho: f64) {
+        let data = largest_in_node_values(&self.normal);
+        let penalty = pow10(rho) * data / self.bend;
         let guard = data * (1.0 + penalty) * GUARD;
         #[cfg(test)]
         {
@@ -262,7 +263,15 @@ impl BandRow {
 struct Cardinal {
     base: usize,
     len: usize,
-    coefficients: [f64; 2 * REACH + 1],
+    /// There are zeros behind them, as many as a band has diagonals above its own.
+    coefficients: [f64; 2 * REACH + 4],
+}
+
+/// The largest diagonal entry that a matrix of coefficients would have in node values.
+fn largest_in_node_values(matrix: &Band) -> f64 {
+    let nodes = matrix.len();
+    let entries = (0..nodes).map(|node| Cardinal::at(node, nodes).square(matrix));
+    entries.fold(0.0, f64::max)
 }
 
 impl Cardinal {
@@ -272,7 +281,7 @@ impl Cardinal {
         let base = node.saturating_sub(REACH);
         let end = (node + REACH + 1).min(nodes);
         let len = end - base;
-        let mut coefficients = [0.0; 2 * REACH + 1];
+        let mut coefficients = [0.0; 2 * REACH + 4];
         let mut upper = [0.0; 2 * REACH + 1];
         let (mut before, mut upper_before) = (0.0, 0.0);
         for i in 0..len {
@@ -292,12 +301,11 @@ impl Cardinal {
 
     /// The quadratic form of a matrix with this spline: its diagonal entry in node values.
     fn square(&self, matrix: &Band) -> f64 {
-        let c = &self.coefficients[..self.len];
         let rows = &matrix[self.base..self.base + self.len];
         let mut sum = 0.0;
-        for (i, row) in rows.iter().enumerate() {
-            let above: f64 = row.iter().zip(&c[i..]).skip(1).map(|(entry, c)| entry * c).sum();
-            sum += c[i] * (row[0] * c[i] + 2.0 * above);
+        for (row, c) in rows.iter().zip(self.coefficients.windows(4)) {
+            let above = row[1] * c[1] + row[2] * c[2] + row[3] * c[3];
+            sum += c[0] * (row[0] * c[0] + 2.0 * above);
         }
         sum
     }
