@@ -292,13 +292,9 @@ impl ChainWorld {
     /// The requests that are due.
     fn send_pings(&mut self) {
         for index in 0..self.pings.len() {
-            let ping = &mut self.pings[index];
-            if ping.next() > self.now {
-                continue;
+            if let Some(request) = self.pings[index].due(self.now, self.flows.len() + index) {
+                self.push_down(0, request);
             }
-            let (number, size) = (ping.send(), ping.size());
-            let flow = (self.flows.len() + index) as u32;
-            self.push_down(0, Packet::new(number, flow, size, self.now));
         }
     }
 

@@ -2,6 +2,7 @@
 
 use cellpace_base::{Span, Time};
 use cellpace_measure::{DelaySketch, MeasuredWindow, PingFigures};
+use cellpace_path::Packet;
 
 /// A series of echo requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,15 +68,14 @@ impl PingSeries {
         if next < self.end { next } else { Time::MAX }
     }
 
-    pub(crate) fn size(&self) -> u32 {
-        self.spec.size
-    }
-
-    /// Sends the next request; its number.
-    pub(crate) fn send(&mut self) -> u64 {
+    /// The request that leaves now, if one does, as a packet of the flow `flow`.
+    pub(crate) fn due(&mut self, now: Time, flow: usize) -> Option<Packet> {
+        if self.next() > now {
+            return None;
+        }
         self.sent += 1;
         self.rtts.push(None);
-        self.sent - 1
+        Some(Packet::new(self.sent - 1, flow as u32, self.spec.size, now))
     }
 
     /// An answer came. Of several to one request the first counts.

@@ -291,15 +291,10 @@ impl World {
     /// The requests that are due.
     fn send_pings(&mut self) {
         for index in 0..self.pings.len() {
-            let ping = &mut self.pings[index];
-            if ping.next() > self.now {
-                continue;
+            if let Some(request) = self.pings[index].due(self.now, self.flows.len() + index) {
+                self.room.enter();
+                self.forward.push_after(request, self.ping_delay.forward);
             }
-            let (number, size) = (ping.send(), ping.size());
-            let flow = (self.flows.len() + index) as u32;
-            self.room.enter();
-            let packet = Packet::new(number, flow, size, self.now);
-            self.forward.push_after(packet, self.ping_delay.forward);
         }
     }
 
