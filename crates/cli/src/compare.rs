@@ -82,7 +82,7 @@ fn stack(text: &str) -> Result<StackSpec, String> {
 }
 
 pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, CommandError> {
-    args.outputs.check()?;
+    args.outputs.check(&args.traces)?;
     let runs = experiment(args)?.plan().map_err(of_option)?;
     run_batch(Batch::new(runs), "cellpace compare", args.jobs, &args.outputs)
 }

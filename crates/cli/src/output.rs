@@ -199,6 +199,23 @@ pub(crate) fn check_files(options: &[OutputOption<'_>]) -> Result<(), CommandErr
     Ok(())
 }
 
+/// Refuses, before the work is done, to write over what the command reads.
+pub(crate) fn keep_inputs<'a>(
+    options: &[OutputOption<'_>],
+    inputs: impl IntoIterator<Item = &'a Path>,
+) -> Result<(), CommandError> {
+    for input in inputs.into_iter().filter(|input| !is_stdout(input)) {
+        let written = |(_, file): &&OutputOption<'_>| file.is_some_and(|file| is_same(file, input));
+        if let Some((option, _)) = options.iter().find(written) {
+            let name = quoted(&input.to_string_lossy());
+            return Err(CommandError::usage(format!(
+                "{option} would replace {name}, which is read"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Refuses `-` where standard output belongs to others, or cannot take `what`.
 pub(crate) fn refuse_stdout(
     option: &str,

@@ -1,6 +1,6 @@
 //! What `compare` and `sim` show and write.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cellpace_emu::is_pcapng;
@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::error::CommandError;
 use crate::options::{Verbosity, whole};
-use crate::output::{check_files, command_line, complain, print};
+use crate::output::{check_files, command_line, complain, keep_inputs, print};
 use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted, interruption_code};
 use crate::result_files::ResultFiles;
 
@@ -106,11 +106,17 @@ impl WorkSink<RunResult> for RunWatch {
 
 impl Outputs {
     /// Refuses what cannot be written before the work is done, not after.
-    pub(crate) fn check(&self) -> Result<(), CommandError> {
+    /// `inputs` are names of files, or of what is no file, that the command reads.
+    pub(crate) fn check<'a>(
+        &self,
+        inputs: impl IntoIterator<Item = &'a String>,
+    ) -> Result<(), CommandError> {
         let [json, report] = self.files.options();
         let log = ("--log", self.log.as_deref());
         let transfers = ("--transfers", self.transfers.as_deref());
-        check_files(&[json, report, log, transfers, ("--events", self.events.as_deref())])?;
+        let files = [json, report, log, transfers, ("--events", self.events.as_deref())];
+        check_files(&files)?;
+        keep_inputs(&files, inputs.into_iter().map(Path::new))?;
         if let Some(file) = self.log.as_ref().filter(|file| is_pcapng(file)) {
             return Err(CommandError::usage(format!(
                 "--log {}: packets in virtual time have no bytes to capture; name a .parquet \

@@ -10,7 +10,7 @@ use clap::Args;
 
 use self::inputs::inputs;
 use crate::error::CommandError;
-use crate::output::{check_files, complain, write};
+use crate::output::{check_files, complain, keep_inputs, write};
 
 /// Arguments of `cellpace report`.
 #[derive(Debug, Args)]
@@ -34,7 +34,9 @@ pub(crate) struct ReportArgs {
 }
 
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
-    check_files(&[("--output", args.output.as_deref()), ("--csv", args.csv.as_deref())])?;
+    let files = [("--output", args.output.as_deref()), ("--csv", args.csv.as_deref())];
+    check_files(&files)?;
+    keep_inputs(&files, args.results.iter().map(PathBuf::as_path))?;
     let inputs = inputs(&args.results)?;
     let documents = &inputs.documents;
     // Made before anything is written: where something is wrong, nothing is.

@@ -52,7 +52,7 @@ pub(crate) struct SimArgs {
 }
 
 pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, CommandError> {
-    args.outputs.check()?;
+    args.outputs.check([&args.scenario])?;
     let name = if args.scenario == "-" { "standard input" } else { &args.scenario };
     let text = read_text(&args.scenario, "scenario")?;
     let scenario =

@@ -1,6 +1,7 @@
 //! The claims that come with the program, or those of a folder.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 use cellpace_base::nearest;
@@ -28,7 +29,7 @@ impl Library {
     /// The claims in the files `PAPER/NAME.toml` of a folder.
     ///
     /// # Errors
-    /// When a file cannot be read or is no claim.
+    /// When there is none, or a file cannot be read or is no claim.
     pub fn of_folder(folder: &Path) -> Result<Self, PaperError> {
         let wrong =
             |error: std::io::Error| PaperError::Invalid(format!("{}: {error}", folder.display()));
@@ -45,9 +46,13 @@ impl Library {
                 };
                 if file.extension().is_some_and(|ending| ending == "toml") {
                     let name = format!("{}/{}", paper.to_string_lossy(), stem.to_string_lossy());
-                    files.push((name, fs::read_to_string(&file).map_err(wrong)?));
+                    files.push((name, read_claim(&file)?));
                 }
             }
+        }
+        if files.is_empty() {
+            let why = "there is no claim: no file PAPER/NAME.toml";
+            return Err(PaperError::Invalid(format!("{}: {why}", folder.display())));
         }
         Self::of(files.iter().map(|(name, text)| (&**name, &**text)))
     }
@@ -127,6 +132,21 @@ fn matches(text: &str, pattern: &str) -> bool {
         rest = &rest[at + part.len()..];
     }
     rest.ends_with(last)
+}
+
+/// Bytes that a claim's file has at most.
+const MAX_CLAIM_BYTES: u64 = 1_000_000;
+
+fn read_claim(file: &Path) -> Result<String, PaperError> {
+    let wrong = |why: String| PaperError::Invalid(format!("{}: {why}", file.display()));
+    let mut text = String::new();
+    let source = fs::File::open(file).map_err(|error| wrong(error.to_string()))?;
+    let read = source.take(MAX_CLAIM_BYTES + 1).read_to_string(&mut text);
+    read.map_err(|error| wrong(error.to_string()))?;
+    match text.len() as u64 > MAX_CLAIM_BYTES {
+        true => Err(wrong("more than 1 MB, the most that a claim has".into())),
+        false => Ok(text),
+    }
 }
 
 #[cfg(test)]

@@ -49,6 +49,10 @@ fn another_verdict_than_expected_ends_with_3_and_bad_claims_with_2() {
     assert!(outcome.stdout.contains("p-c: refuted  EXPECTED: reproduced"), "{}", outcome.stdout);
     folder.write("claims/p/c.toml", claim.replace("mean(", "mean(("));
     folder.refused("paper run --claims claims", "expected `)`");
+    folder.write("claims/p/c.toml", format!("#{}\n{claim}", "x".repeat(1_000_000)));
+    folder.refused("paper list --claims claims", "claims/p/c.toml: more than 1 MB");
+    std::fs::remove_file(folder.path("claims/p/c.toml")).unwrap();
+    folder.refused("paper run --claims claims", "claims: there is no claim");
 }
 
 #[test]

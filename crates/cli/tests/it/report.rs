@@ -107,6 +107,13 @@ fn what_is_no_result_is_refused_by_name_and_nothing_is_written() {
     folder.refused("report -o a.html", "required arguments were not provided");
     folder.refused("report empty.json", "--output <FILE.html>");
     assert!(!folder.names().contains(&"a.html".to_owned()));
+    folder.write("kept.json", &json);
+    let why = "would replace kept.json, which is read";
+    folder.refused("report kept.json -o ./kept.json", &format!("--output {why}"));
+    folder.refused("report kept.json --csv kept.json", &format!("--csv {why}"));
+    folder.write("trace", "1\n2\n3\n");
+    folder.refused("compare --trace trace --cc cubic --json trace", "--json would replace trace");
+    assert_eq!(text(&folder, "kept.json"), json);
 }
 
 const SHARED: &str = "duration = \"6s\"\nskip = \"0s\"\ntrace = \"constant:5mbit\"\n[[flow]]\ncc = \"cubic\"\n[[flow]]\ncc = \"verus\"\nstart = \"2s\"\n";

@@ -119,6 +119,7 @@ fn a_disk_that_is_full_ends_the_sweep_and_loses_nothing() {
     shell.args(["-c", full, program]).current_dir(folder.path(""));
     let outcome = program::Outcome::of(shell.output().unwrap());
     outcome.complains(1, "File too large");
+    assert!(outcome.stderr.contains("plan/"), "the file is named: {}", outcome.stderr);
     folder.good("sweep plan.toml");
     folder.good("sweep plan.toml --out whole");
     assert!(folder.contents("plan") == folder.contents("whole"));

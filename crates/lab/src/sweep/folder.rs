@@ -174,7 +174,10 @@ impl SweepFolder {
     pub fn write_unit(work: &Path, unit: &UnitTable) -> Result<PathBuf, LabError> {
         let path = work.join(unit_name(unit.cells));
         let aside = Aside::create(&path).map_err(LabError::failed)?;
-        unit.write(aside)?.commit().map_err(LabError::failed)?;
+        unit.write(aside)
+            .map_err(|error| cannot(&path, error))?
+            .commit()
+            .map_err(LabError::failed)?;
         Ok(path)
     }
 
@@ -209,10 +212,12 @@ impl SweepFolder {
         self.manifest.parts.iter().find(|part| part.first == cells.first)
     }
 
-    /// Forgets finished files that somebody took away.
+    /// Forgets finished files that are gone or have other bytes than were written.
     fn drop_missing_parts(&mut self) {
         let root = &self.root;
-        self.manifest.parts.retain(|part| root.join(&part.file).is_file());
+        self.manifest
+            .parts
+            .retain(|part| hash_of(&root.join(&part.file)) == Some(part.blake3.clone()));
         self.manifest.complete = self.is_complete();
     }
 
@@ -465,6 +470,13 @@ fn numbers(sweep: &Sweep, cells: CellRange) -> HashMap<String, u64> {
 /// A file that cannot be removed is found and left out again next time.
 fn forget(file: &Path) {
     let _ = fs::remove_file(file);
+}
+
+/// BLAKE3 of a file; `None` where it cannot be read.
+fn hash_of(file: &Path) -> Option<String> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(File::open(file).ok()?).ok()?;
+    Some(hasher.finalize().to_hex().to_string())
 }
 
 fn cannot(path: &Path, error: impl std::fmt::Display) -> LabError {

@@ -214,6 +214,21 @@ fn what_others_wrote_twice_torn_or_in_another_order_does_not_show() {
 }
 
 #[test]
+fn a_finished_file_that_was_cut_or_emptied_is_made_anew() {
+    let whole = undisturbed(PLAN, 1);
+    let part = &whole.iter().find(|(name, _)| name.starts_with("part-")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = sweep(PLAN).unwrap();
+    for left in [part.1.len(), part.1.len() / 2, 0] {
+        let mut results = SweepFolder::open(folder.path(), &sweep).unwrap();
+        run_sweep(&sweep, &mut results, 2, &mut ()).unwrap();
+        assert!(contents(folder.path()) == whole, "{left}");
+        drop(results);
+        fs::write(folder.path().join(&part.0), &part.1[..left]).unwrap();
+    }
+}
+
+#[test]
 fn a_cell_that_cannot_run_is_a_row_with_the_reason_and_the_others_go_on() {
     // A handover after the end of the shorter run.
     let plan = r#"
