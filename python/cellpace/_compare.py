@@ -22,6 +22,7 @@ def compare(
     queue: str = "droptail:2MB",
     loss: str = "0%",
     uplink: str | None = None,
+    uplink_queue: str = "droptail:2MB",
     uplink_loss: str = "0%",
     from_: Quantity = "0s",
     impair: str | Iterable[str] = (),
@@ -49,6 +50,7 @@ def compare(
     queue: the queue at the bottleneck, e.g. ``"droptail:2MB"``, ``"codel"``.
     loss: random loss, e.g. ``"1%"``.
     uplink: trace of the reverse direction; ``None``: unlimited.
+    uplink_queue: the queue in front of it.
     uplink_loss: random loss on the way back.
     from_: where in the traces the runs begin.
     impair: packets out of order, twice, damaged, e.g. ``"reorder=1%/5ms"``.
@@ -77,6 +79,7 @@ def compare(
         "queue": written("queue", queue),
         "loss": written("loss", loss),
         "uplink": optional("uplink", uplink),
+        "uplink_queue": written("uplink_queue", uplink_queue),
         "uplink_loss": written("uplink_loss", uplink_loss),
         "from": written("from_", from_),
         "impair": several("impair", impair),

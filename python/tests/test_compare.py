@@ -32,7 +32,8 @@ def test_figures_of_all_controllers_on_three_profiles_are_the_programs(program: 
 def test_every_option_means_what_it_means_to_the_program(program: Program) -> None:
     theirs = program(
         *("compare", "--cc=copa", "--trace=constant:20mbit", "--uplink=constant:5mbit"),
-        *("--rtt=30ms", "--queue=droptail:100pkts", "--loss=1%", "--uplink-loss=2%", "--from=1s"),
+        *("--rtt=30ms", "--queue=droptail:100pkts", "--loss=1%", "--from=1s"),
+        *("--uplink-loss=2%", "--uplink-queue=codel"),
         *("--impair=reorder=1%/5ms", "--impair=up:duplicate=1%", "--jitter=harq:bler=10%,rtt=8ms"),
         *("--handover=3s/100ms/60ms/lost", "--acks=delayed:40ms", "--skip=1s", "--duration=8s"),
         *("--flows=2", "--send-jitter=50%", "--transfer=1MB,count=4,gap=100ms", "--seed=7", "--repeat=2"),
@@ -46,6 +47,7 @@ def test_every_option_means_what_it_means_to_the_program(program: Program) -> No
         queue="droptail:100pkts",
         loss="1%",
         uplink_loss="2%",
+        uplink_queue="codel",
         from_="1s",
         impair=["reorder=1%/5ms", "up:duplicate=1%"],
         jitter="harq:bler=10%,rtt=8ms",

@@ -5,9 +5,7 @@ use std::process::ExitCode;
 
 use cellpace_base::split_name;
 use cellpace_cc::find_controller;
-use cellpace_lab::{
-    Batch, Experiment, LabError, NamedTrace, StackSpec, read_controller, trace_files,
-};
+use cellpace_lab::{Batch, Experiment, NamedTrace, StackSpec, read_controller, trace_files};
 use cellpace_path::SendJitterSpec;
 use cellpace_sim::{AckPolicy, Scenario, TransferSpec, VideoSpec};
 use clap::Args;
@@ -83,7 +81,7 @@ fn stack(text: &str) -> Result<StackSpec, String> {
 
 pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, CommandError> {
     args.outputs.check(&args.traces)?;
-    let runs = experiment(args)?.plan().map_err(of_option)?;
+    let runs = experiment(args)?.plan()?;
     run_batch(Batch::new(runs), "cellpace compare", args.jobs, &args.outputs)
 }
 
@@ -111,28 +109,6 @@ fn experiment(args: &CompareArgs) -> Result<Experiment, CommandError> {
         duration: args.path.link.duration,
         path: Scenario { acks, send_jitter, ..args.path.conditions(&mut files)? },
     })
-}
-
-/// Puts the option in front of an error about a field of the scenario that it sets.
-pub(crate) fn of_option(error: LabError) -> CommandError {
-    const FIELDS: [&str; 5] = ["rtt", "trace", "uplink", "loss", "uplink_loss"];
-    const SENTENCES: [(&str, &str); 3] =
-        [("the handover", "--handover"), ("the duration", "--duration"), ("skip (", "--skip")];
-    match &error {
-        LabError::Invalid(text) if SENTENCES.iter().any(|(start, _)| text.starts_with(start)) => {
-            let option = SENTENCES.iter().find(|(start, _)| text.starts_with(start));
-            CommandError::usage(format!("{}: {text}", option.map_or("", |(_, option)| option)))
-        }
-        LabError::Invalid(text) if FIELDS.iter().any(|field| is_about(text, field)) => {
-            let (field, why) = text.split_once(": ").unwrap_or((text, ""));
-            CommandError::usage(format!("--{}: {why}", field.replace('_', "-")))
-        }
-        _ => error.into(),
-    }
-}
-
-fn is_about(text: &str, field: &str) -> bool {
-    text.strip_prefix(field).is_some_and(|rest| rest.starts_with(": "))
 }
 
 /// Refuses several controllers in one word.

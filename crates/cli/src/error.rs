@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use cellpace_lab::LabError;
+use cellpace_lab::{FieldError, LabError};
 use thiserror::Error;
 
 /// Why a command ended without doing what it was asked.
@@ -39,8 +39,16 @@ impl From<LabError> for CommandError {
     fn from(error: LabError) -> Self {
         match error {
             LabError::Invalid(text) => Self::Usage(text),
+            LabError::Field(error) => error.into(),
             error => Self::failed(error),
         }
+    }
+}
+
+/// A field of a scenario is an option of the same name.
+impl From<FieldError> for CommandError {
+    fn from(error: FieldError) -> Self {
+        Self::Usage(format!("{}: {}", error.option(), error.why))
     }
 }
 

@@ -8,7 +8,6 @@ use std::process::{Command, ExitCode};
 
 use cellpace_base::Span;
 use cellpace_emu::{EmuError, EmulatedLink, Expose, LinkSpec};
-use cellpace_path::QueueSpec;
 use clap::Args;
 
 use crate::dashboard::DashboardOptions;
@@ -49,8 +48,8 @@ The line at the end says how much later than the model wants packets left (`late
 percentile and maximum in microseconds: what this machine adds), what the link carried of what the
 trace allows, and how many packets the model and the devices dropped.
 
---set changes a running link and keeps what is in flight: rate, trace, rtt, queue, loss, impair,
-uplink, uplink-queue, uplink-loss. From inside it is the link around; from elsewhere the only one
+--set changes a running link and keeps what is in flight: rate, trace, rtt, queue, loss, uplink,
+uplink-queue, uplink-loss, impair. From inside it is the link around; from elsewhere the only one
 of yours, or that which CELLPACE_LINK=PID in front of the command names.")]
 pub(crate) struct LinkArgs {
     /// Trace towards the program: lte-driving, constant:12mbit or a file, as for compare [default:
@@ -59,9 +58,6 @@ pub(crate) struct LinkArgs {
     trace: Option<String>,
     #[command(flatten)]
     path: PathOptions,
-    /// Queue of the uplink
-    #[arg(long, default_value = "droptail:2MB", value_name = "QUEUE", help_heading = "Path")]
-    uplink_queue: QueueSpec,
     /// Change a running link: rate=5mbit, rtt=80ms, loss=1%, ...; may be repeated
     #[arg(long, value_name = "KEY=VALUE", exclusive = true)]
     set: Vec<String>,
@@ -97,7 +93,7 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, CommandError> {
     // A link that was killed together with its guardian has left something behind.
     cellpace_emu::clean();
     let trace = args.trace.as_deref();
-    let directions = directions(args, trace)?;
+    let directions = args.path.directions(trace, &mut cellpace_lab::trace_files())?;
     let log = args.log.as_ref().map(|log| Log::create(log)).transpose();
     let log = log.map_err(CommandError::failed)?;
     let link = EmulatedLink::open(spec(args, &directions)).map_err(CommandError::failed)?;
@@ -151,14 +147,13 @@ fn check(args: &LinkArgs) -> Result<(), CommandError> {
 
 fn spec(args: &LinkArgs, directions: &Directions) -> LinkSpec {
     LinkSpec {
-        down: directions.down.clone(),
-        up: directions.up.clone(),
+        link: directions.link.clone(),
         seed: args.path.link.seed,
         duration: directions.duration,
         expose: args.expose.clone(),
         nat: args.nat,
         read_change,
-        quiet: directions.rtt + Span::from_millis(20),
+        quiet: directions.rtt() + Span::from_millis(20),
     }
 }
 
@@ -218,10 +213,4 @@ fn not_started(error: &EmuError) -> Result<ExitCode, CommandError> {
     complain(&error.to_string());
     let is_missing = source.kind() == io::ErrorKind::NotFound;
     Ok(ExitCode::from(if is_missing { 127 } else { 126 }))
-}
-
-fn directions(args: &LinkArgs, trace: Option<&str>) -> Result<Directions, CommandError> {
-    let mut directions = args.path.directions(trace, &mut cellpace_lab::trace_files())?;
-    directions.up.queue = args.uplink_queue.clone();
-    Ok(directions)
 }

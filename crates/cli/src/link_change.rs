@@ -6,14 +6,9 @@ use std::process::ExitCode;
 use cellpace_base::nearest;
 use cellpace_lab::open_file;
 use cellpace_path::schedule::TraceFiles;
-use cellpace_path::{DelaySpec, LossSpec, PathError, PathSpec, TraceSpec};
+use cellpace_path::{DuplexSpec, PATH_FIELDS, PathField};
 
 use crate::error::CommandError;
-use crate::path_options::read_impairment;
-
-/// What can be changed: the names of the options.
-const KEYS: [&str; 9] =
-    ["rate", "trace", "rtt", "queue", "loss", "impair", "uplink", "uplink-queue", "uplink-loss"];
 
 /// Has the running link take settings such as `rate=5mbit`, all or none.
 pub(crate) fn change_running_link(settings: &[String]) -> Result<ExitCode, CommandError> {
@@ -25,15 +20,14 @@ pub(crate) fn change_running_link(settings: &[String]) -> Result<ExitCode, Comma
     }
     let request = lines.join("\n");
     // What does not read is wrong usage, and the link need not be asked.
-    let mut paths = [PathSpec::default(), PathSpec::default()];
-    read_change(&request, &mut paths).map_err(CommandError::usage)?;
+    read_change(&request, &mut DuplexSpec::default()).map_err(CommandError::usage)?;
     cellpace_emu::change_running(&request).map_err(CommandError::failed)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Reads a request: the folder in which files are looked for, then a setting a line. Changes the
-/// paths (towards the program, and back) and returns the settings.
-pub(crate) fn read_change(request: &str, paths: &mut [PathSpec; 2]) -> Result<Vec<String>, String> {
+/// link and returns the settings.
+pub(crate) fn read_change(request: &str, link: &mut DuplexSpec) -> Result<Vec<String>, String> {
     let mut lines = request.lines();
     let folder = Path::new(lines.next().unwrap_or_default());
     let mut files = TraceFiles::new(|name| open_file(&folder.join(name).to_string_lossy()));
@@ -42,7 +36,7 @@ pub(crate) fn read_change(request: &str, paths: &mut [PathSpec; 2]) -> Result<Ve
         let Some((key, value)) = setting.split_once('=') else {
             return Err(format!("--set: `{setting}` needs a value; write it as rate=5mbit"));
         };
-        set(key.trim(), value.trim(), paths, &mut files)
+        set(key.trim(), value.trim(), link, &mut files)
             .map_err(|why| format!("--set {key}: {why}"))?;
     }
     Ok(settings)
@@ -51,44 +45,37 @@ pub(crate) fn read_change(request: &str, paths: &mut [PathSpec; 2]) -> Result<Ve
 fn set(
     key: &str,
     value: &str,
-    [down, up]: &mut [PathSpec; 2],
+    link: &mut DuplexSpec,
     files: &mut TraceFiles<'_>,
 ) -> Result<(), String> {
-    let text = |error: PathError| error.to_string();
-    match key {
-        "rate" => {
-            let trace = format!("constant:{value}");
-            down.trace = Some(trace.parse::<TraceSpec>().map_err(text)?);
-        }
-        "trace" => down.trace = Some(TraceSpec::parse(value, files).map_err(text)?),
-        "uplink" => up.trace = Some(TraceSpec::parse(value, files).map_err(text)?),
-        "rtt" => {
-            let rtt = DelaySpec::parse(value, files).map_err(text)?;
-            (down.delay, up.delay) = (rtt.half(), rtt.half());
-            (down.rtt, up.rtt) = (rtt.mean(), rtt.mean());
-        }
-        "queue" => down.queue = value.parse().map_err(text)?,
-        "uplink-queue" => up.queue = value.parse().map_err(text)?,
-        "loss" => down.loss = LossSpec::parse(value, files).map_err(text)?,
-        "uplink-loss" => up.loss = LossSpec::parse(value, files).map_err(text)?,
-        "impair" => read_impairment(value, &mut down.impair, &mut up.impair).map_err(text)?,
-        _ => {
-            let near = nearest(key, KEYS).map(|near| format!("; did you mean `{near}`?"));
-            let keys = || format!("; there are {}", KEYS.join(", "));
-            return Err(format!("a link has no such setting{}", near.unwrap_or_else(keys)));
-        }
+    if key == "rate" {
+        return set("trace", &format!("constant:{value}"), link, files);
     }
-    Ok(())
+    let Some(field) = fields().find(|field| field.option() == key) else {
+        let keys: Vec<String> = fields().map(PathField::option).collect();
+        let keys = || ["rate"].into_iter().chain(keys.iter().map(String::as_str));
+        let near = nearest(key, keys()).map(|near| format!("; did you mean `{near}`?"));
+        let all = || format!("; there are {}", keys().collect::<Vec<_>>().join(", "));
+        return Err(format!("a link has no such setting{}", near.unwrap_or_else(all)));
+    };
+    field.read(link, value, files).map_err(|error| error.why)
+}
+
+/// What can be changed, under the names of the options; and `rate`.
+fn fields() -> impl Iterator<Item = &'static PathField> {
+    PATH_FIELDS.iter().filter(|field| field.can_change)
 }
 
 #[cfg(test)]
 mod tests {
+    use cellpace_path::PathSpec;
+
     use super::*;
 
     fn read(settings: &str) -> Result<[PathSpec; 2], String> {
-        let mut paths = [PathSpec::default(), PathSpec::default()];
-        read_change(&format!("/\n{settings}"), &mut paths)?;
-        Ok(paths)
+        let mut link = DuplexSpec::default();
+        read_change(&format!("/\n{settings}"), &mut link)?;
+        Ok([link.down, link.up])
     }
 
     #[test]

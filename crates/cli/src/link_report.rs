@@ -37,10 +37,10 @@ struct LinkLane<'a> {
 
 impl LinkReport<'_> {
     fn lanes(&self) -> [LinkLane<'_>; 2] {
-        let (paths, watch) = (self.directions, &self.ended.observer);
+        let (link, watch) = (&self.directions.link, &self.ended.observer);
         [
-            LinkLane { which: 0, path: &paths.down, tally: &watch.down },
-            LinkLane { which: 1, path: &paths.up, tally: &watch.up },
+            LinkLane { which: 0, path: &link.down, tally: &watch.down },
+            LinkLane { which: 1, path: &link.up, tally: &watch.up },
         ]
     }
 
@@ -127,7 +127,8 @@ impl LinkReport<'_> {
     /// The paths of a direction, each with the time for which it was used.
     fn offers<'a>(&'a self, lane: &LinkLane<'a>) -> Vec<LinkOffer<'a>> {
         let changes = self.ended.observer.changes.iter();
-        let later = changes.map(|change| (change.at, &change.paths[lane.which]));
+        let later =
+            changes.map(|change| (change.at, [&change.link.down, &change.link.up][lane.which]));
         let all: Vec<(Time, &PathSpec)> =
             [(Time::ZERO, lane.path)].into_iter().chain(later).collect();
         let ends = all[1..].iter().map(|(at, _)| *at).chain([self.end()]);
@@ -178,7 +179,7 @@ impl LinkReport<'_> {
             cc: format!("{}{which}", self.name),
             trace: format!("{trace}{}", self.changes_text()),
             seed: self.seed,
-            rtt_ms: self.directions.rtt.as_millis_f64(),
+            rtt_ms: self.directions.rtt().as_millis_f64(),
             queue: lane.path.queue.to_string(),
             loss: lane.path.loss.mean_until(self.ended.duration),
             flows: figures.per_flow.len(),

@@ -82,7 +82,7 @@ impl Watch {
             down: tally(),
             up: tally(),
             changes: Vec::new(),
-            latest: [directions.rtt / 2; 2],
+            latest: [directions.rtt() / 2; 2],
             options,
             log,
             failed: None,

@@ -57,7 +57,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode, CommandError> {
     let text = read_text(&args.scenario, "scenario")?;
     let scenario =
         Scenario::from_toml(name, &text, &mut trace_files()).map_err(CommandError::usage)?;
-    let trace = shown_name(&scenario.trace.to_string());
+    let trace = shown_name(&scenario.trace().to_string());
     let seeds = args.repetition.seeds(args.seed.unwrap_or(scenario.seed));
     let batch = Batch::of_scenario(scenario, &trace, seeds)?;
     run_batch(batch, "cellpace sim", None, &args.outputs)

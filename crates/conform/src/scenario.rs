@@ -148,27 +148,12 @@ impl Check {
 impl Trial {
     /// Returns the options of `cellpace link` for the path, the duration and what is left out.
     pub fn link_options(&self) -> Vec<String> {
-        let (path, usual) = (&self.path, PathText::default());
         let mut options = vec!["--trace".to_owned(), self.trace.clone()];
-        let mut add = |name: &str, value: &str, usual: &str| {
-            if value != usual {
-                options.extend([format!("--{name}"), value.to_owned()]);
-            }
-        };
-        add("rtt", &path.rtt, "");
-        add("queue", &path.queue, "");
-        add("loss", &path.loss, &usual.loss);
-        add("uplink", path.uplink.as_deref().unwrap_or_default(), "");
-        add("uplink-loss", &path.uplink_loss, &usual.uplink_loss);
-        path.impair.iter().for_each(|impair| add("impair", impair, ""));
-        path.handover.iter().for_each(|handover| add("handover", handover, ""));
-        add("duration", &self.duration.to_string(), "");
-        add("skip", &self.skip_text(), "0s");
+        options.extend(self.path.options());
+        options.extend(["--duration".to_owned(), self.duration.to_string()]);
+        let skip = self.path.texts("skip").iter().filter(|skip| *skip != "0s");
+        options.extend(skip.flat_map(|skip| ["--skip".to_owned(), skip.clone()]));
         options
-    }
-
-    fn skip_text(&self) -> String {
-        self.path.skip.clone().unwrap_or_else(|| "0s".to_owned())
     }
 
     /// Returns the same conditions in virtual time, with `cc` in place of the server under test.
@@ -177,12 +162,15 @@ impl Trial {
     /// When the scenario contradicts itself.
     pub fn simulated(&self, cc: &ControllerSpec) -> Result<Scenario, ConformError> {
         let mut files = trace_files();
-        let path = PathText { skip: Some(self.skip_text()), ..self.path.clone() };
-        let conditions = path.conditions(&mut files).map_err(ConformError::invalid)?;
-        let rtt = conditions.rtt.as_constant().unwrap_or(Span::ZERO);
+        let mut conditions = self.path.conditions(&mut files).map_err(ConformError::invalid)?;
+        if self.path.texts("skip").is_empty() {
+            conditions.skip = Span::ZERO;
+        }
+        let trace = TraceSpec::parse(&self.trace, &mut files).map_err(ConformError::invalid)?;
+        conditions.link.down.trace = Some(trace);
+        let rtt = conditions.link.rtt().as_constant().unwrap_or(Span::ZERO);
         let flows = self.flows.iter().map(|flow| flow.simulated(cc, rtt));
         let scenario = Scenario {
-            trace: TraceSpec::parse(&self.trace, &mut files).map_err(ConformError::invalid)?,
             duration: self.duration,
             flows: flows.collect::<Result<_, _>>()?,
             ..conditions
@@ -252,7 +240,7 @@ mod tests {
         let trials = trials();
         let named = |name: &str| trials.iter().find(|trial| trial.name == name).unwrap();
         let options = named("handover").link_options().join(" ");
-        let expected = "--trace constant:12mbit --rtt 40ms --queue droptail:80pkts \
+        let expected = "--trace constant:12mbit --queue droptail:80pkts \
                         --handover 6s/200ms/80ms/lost --duration 13s --skip 2s";
         assert_eq!(options, expected);
         assert!(!named("slow-start").link_options().contains(&"--skip".to_owned()));

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use cellpace_base::Time;
-use cellpace_path::PathSpec;
+use cellpace_path::{DuplexSpec, PathError};
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::{Uid, geteuid};
 
@@ -32,9 +32,9 @@ const MAX_REQUEST: u64 = 1 << 16;
 /// How long either end waits for the other.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reads a request and changes the paths (towards the inside, and back) as it says. Returns the
+/// Reads a request and changes the link (towards the inside, and back) as it says. Returns the
 /// settings as written, or what is wrong.
-pub type ReadChange = fn(request: &str, paths: &mut [PathSpec; 2]) -> Result<Vec<String>, String>;
+pub type ReadChange = fn(request: &str, link: &mut DuplexSpec) -> Result<Vec<String>, String>;
 
 /// Listens in the network namespace of the calling thread.
 pub(crate) fn listen() -> io::Result<UnixListener> {
@@ -43,8 +43,8 @@ pub(crate) fn listen() -> io::Result<UnixListener> {
 
 /// A link that can be changed.
 pub(crate) struct ControlledLink {
-    /// The paths as they are now.
-    pub(crate) paths: Mutex<[PathSpec; 2]>,
+    /// The link as it is now.
+    pub(crate) link: Mutex<DuplexSpec>,
     pub(crate) seed: u64,
     pub(crate) read_change: ReadChange,
     pub(crate) forward: Arc<ForwardControl>,
@@ -91,17 +91,17 @@ impl ControlledLink {
     }
 
     fn change(&self, request: &str) -> Result<Time, String> {
-        let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut new = paths.clone();
+        let text = |error: PathError| error.to_string();
+        let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut new = link.clone();
         let settings = (self.read_change)(request, &mut new)?;
-        let [down, up] = &new;
-        let down = down.change_from(&paths[0], self.seed).map_err(|error| error.to_string())?;
-        let up = up.change_reverse_from(&paths[1], self.seed).map_err(|error| error.to_string())?;
+        let down = new.down.change_from(&link.down, self.seed).map_err(text)?;
+        let up = new.up.change_reverse_from(&link.up, self.seed).map_err(text)?;
         let (done, answer) = sync_channel(1);
-        let change = LinkChange { at: Time::ZERO, settings, paths: new.clone() };
+        let change = LinkChange { at: Time::ZERO, settings, link: new.clone() };
         self.forward.order(ChangeOrder { changes: [down, up], change, done });
         let at = answer.recv_timeout(TIMEOUT).map_err(|_| "the link has ended".to_owned())?;
-        *paths = new;
+        *link = new;
         Ok(at)
     }
 }

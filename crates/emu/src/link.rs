@@ -13,7 +13,7 @@ use cellpace_base::{Span, Time};
 use cellpace_measure::DelaySketch;
 use cellpace_os::process;
 use cellpace_os::signals::Signals;
-use cellpace_path::PathSpec;
+use cellpace_path::DuplexSpec;
 use nix::sys::signal::Signal;
 
 use crate::EmuError;
@@ -41,10 +41,8 @@ const INSIDE6: &str = "CELLPACE_INSIDE6";
 /// The configuration of a link.
 #[derive(Debug, Clone)]
 pub struct LinkSpec {
-    /// Towards the inside.
-    pub down: PathSpec,
-    /// From the inside.
-    pub up: PathSpec,
+    /// Both directions: down towards the inside.
+    pub link: DuplexSpec,
     /// Seed of everything random.
     pub seed: u64,
     /// Time limit of the program: it gets SIGTERM afterwards.
@@ -181,7 +179,8 @@ impl EmulatedLink {
             self;
         let LinkEnds { far: far_end, inside: inside_end, inside_namespace, rootless, .. } = ends;
         let listeners = control.into_iter().chain(ends.control).collect();
-        let paths = [spec.down.build(spec.seed)?, spec.up.build_reverse(spec.seed)?];
+        let DuplexSpec { down, up } = &spec.link;
+        let paths = [down.build(spec.seed)?, up.build_reverse(spec.seed)?];
         let (far_tun, mut far_devices) = far_end.split();
         let (inside_tun, mut inside_devices) = inside_end.split();
         let names = [far_tun.name().to_owned(), inside_tun.name().to_owned()];
@@ -329,7 +328,7 @@ impl<O: LinkObserver> TrafficThreads<O> {
     /// Takes requests to change the link from now on.
     fn serve(&self, listeners: Vec<UnixListener>, spec: LinkSpec) -> std::io::Result<()> {
         let controlled = ControlledLink {
-            paths: Mutex::new([spec.down, spec.up]),
+            link: Mutex::new(spec.link),
             seed: spec.seed,
             read_change: spec.read_change,
             forward: Arc::clone(&self.control),

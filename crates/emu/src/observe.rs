@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use cellpace_base::Time;
-use cellpace_path::{PacketRecord, PathSpec};
+use cellpace_path::{DuplexSpec, PacketRecord};
 
 /// Which way a packet goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +51,8 @@ pub struct LinkChange {
     pub at: Time,
     /// What was asked for, as written.
     pub settings: Vec<String>,
-    /// The paths from then on: towards the inside, and back.
-    pub paths: [PathSpec; 2],
+    /// The link from then on.
+    pub link: DuplexSpec,
 }
 
 /// A packet as it passed a device.

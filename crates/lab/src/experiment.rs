@@ -170,13 +170,13 @@ impl Experiment {
         runs: u64,
     ) -> Result<Scenario, LabError> {
         let mut scenario = Scenario {
-            trace: trace.spec.clone(),
             flows: vec![self.flow(cc); self.flows as usize],
             duration: self.duration.unwrap_or_else(|| trace.spec.default_duration()),
             ..self.path.clone()
-        };
+        }
+        .with_link(|link| link.down.trace = Some(trace.spec.clone()));
         scenario.bin = bin_width(&scenario, runs);
-        scenario.check().and_then(|()| scenario.check_delivers()).map_err(LabError::invalid)?;
+        scenario.check().and_then(|()| scenario.check_delivers())?;
         Ok(scenario)
     }
 }

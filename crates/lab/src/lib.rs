@@ -21,7 +21,6 @@ mod experiment;
 mod files;
 mod markov;
 mod parallel;
-mod path_text;
 mod stack;
 #[cfg(feature = "parquet")]
 pub mod sweep;
@@ -30,8 +29,9 @@ pub mod trace;
 pub mod transfer;
 
 pub use cellpace_cc::ControllerSpec;
+pub use cellpace_path::FieldError;
 pub use cellpace_report::{Comparison, Run};
-pub use cellpace_sim::{FlowSpec, Scenario};
+pub use cellpace_sim::{FlowSpec, PathText, Scenario};
 
 pub use batch::{Batch, BatchResult, PlannedRun, RunResult, check_number};
 pub use error::LabError;
@@ -43,5 +43,4 @@ pub use markov::{
     Training, check_name, learn, model_to_json, trace_source,
 };
 pub use parallel::{WorkClock, WorkSink, run_all, simulate, threads};
-pub use path_text::{FieldError, PathText};
 pub use stack::StackSpec;

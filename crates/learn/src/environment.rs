@@ -201,10 +201,10 @@ impl Environment {
         let trace = random.below(self.spec.traces.len() as u64) as usize;
         let mut scenario = self.scenario(trace, &mut random, seed);
         // Done once: the simulation and the count of what the link offers both need it.
-        scenario.trace = scenario.trace.drawn(seed, scenario.duration);
+        scenario.link.down.trace = Some(scenario.trace().drawn(seed, scenario.duration));
         let (end, has_link) = (scenario.end(), scenario.cell.is_none());
         let capacity = match has_link {
-            true => Some(scenario.trace.build(seed)?),
+            true => Some(scenario.trace().build(seed)?),
             false => None,
         };
         locked(&self.exchange).next_end = Time::ZERO;
@@ -299,11 +299,14 @@ impl Environment {
                 let secs = exp(low + (high - low) * random.unit());
                 DelaySpec::constant(Span::from_secs_f64(secs))
             }
-            None => spec.scenario.rtt.clone(),
+            None => spec.scenario.link.rtt().clone(),
         };
         // One bin and nothing left out: nobody reads series and figures.
         let bin = spec.scenario.duration.max(Span::from_millis(1));
-        Scenario { trace, rtt, flows, seed, bin, skip: Span::ZERO, ..spec.scenario.clone() }
+        Scenario { flows, seed, bin, skip: Span::ZERO, ..spec.scenario.clone() }.with_link(|link| {
+            link.down.trace = Some(trace);
+            link.set_rtt(rtt);
+        })
     }
 
     fn controller(&self) -> ControllerSpec {

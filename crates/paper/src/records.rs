@@ -18,11 +18,11 @@ pub(crate) fn record(scenario: &Scenario, outcome: Outcome, keeps_series: bool) 
         outcome.figures.per_flow.iter().map(|flow| flow.throughput_mbps).collect();
     let run = Run {
         cc: scenario.flow_names(),
-        trace: scenario.trace.to_string(),
+        trace: scenario.trace().to_string(),
         seed: scenario.seed,
         rtt_ms: scenario.base_rtt().as_millis_f64(),
-        queue: scenario.queue.to_string(),
-        loss: scenario.loss.mean_until(scenario.duration),
+        queue: scenario.link.down.queue.to_string(),
+        loss: scenario.link.down.loss.mean_until(scenario.duration),
         flows: scenario.flows.len(),
         duration_s: scenario.duration.as_secs_f64(),
         skip_s: scenario.skip.as_secs_f64(),

@@ -266,22 +266,22 @@ fn record_of(job: &Job, scenario: &Scenario, clock: &WorkClock) -> Result<Option
     match job.analysis {
         Some(Analysis::Trace) => {
             clock.add(scenario.duration);
-            let trace = scenario.trace.drawn(scenario.seed, Span::ZERO);
+            let trace = scenario.trace().drawn(scenario.seed, Span::ZERO);
             let trace = trace.trace().ok_or("only recorded traces and profiles are analysed")?;
-            let figures = TraceFigures::of(&scenario.trace.to_string(), trace);
+            let figures = TraceFigures::of(&scenario.trace().to_string(), trace);
             let mut record = serde_json::to_value(figures).map_err(|error| error.to_string())?;
             record["cv_100ms"] = record["cv"]["100ms"].take();
             Ok(Some(record))
         }
         Some(Analysis::Predict) => {
             clock.add(scenario.duration);
-            let trace = scenario.trace.drawn(scenario.seed, Span::ZERO);
+            let trace = scenario.trace().drawn(scenario.seed, Span::ZERO);
             let trace = trace.trace().ok_or("only recorded traces and profiles are analysed")?;
             Ok(Some(predictions(trace)))
         }
         Some(Analysis::Radio) => {
             clock.add(scenario.duration);
-            let trace = scenario.trace.drawn(scenario.seed, scenario.duration);
+            let trace = scenario.trace().drawn(scenario.seed, scenario.duration);
             let drive = trace.drive().ok_or("analysis: only a radio layer has a radio")?;
             Ok(Some(radio_figures(drive)))
         }

@@ -270,16 +270,14 @@ impl Trainer {
         let missing: Vec<u32> = training.users.iter().copied().filter(is_missing).collect();
         if !missing.is_empty() {
             let wrong = |error: String| format!("training of {}: {error}", training.teacher);
+            let queue = QUEUE.parse::<QueueSpec>().map_err(|error| error.to_string())?;
             let watching = Training {
                 teacher: read_controller(&training.teacher)
                     .map_err(|error| wrong(error.to_string()))?,
                 traces: self.traces(training)?,
                 users: missing,
                 duration: training.length()?,
-                path: Scenario {
-                    queue: QUEUE.parse::<QueueSpec>().map_err(|error| error.to_string())?,
-                    ..Scenario::default()
-                },
+                path: Scenario::default().with_link(|link| link.down.queue = queue),
             };
             let logged = watching.watch(None, &mut ()).map_err(|error| wrong(error.to_string()))?;
             self.watched.1.extend(logged.ok_or("the training was cancelled")?);

@@ -1,7 +1,39 @@
 //! What can be wrong with a path and its parts.
 
+use std::fmt::Display;
+
 use cellpace_base::{ParamError, QuantityError};
 use thiserror::Error;
+
+/// Which field was refused, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{field}: {why}")]
+pub struct FieldError {
+    /// The field as scenario files call it, with `_` between words.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl FieldError {
+    /// Names the field whose text was read.
+    ///
+    /// # Errors
+    /// When `read` is one.
+    pub fn of<T>(field: &'static str, read: Result<T, impl Display>) -> Result<T, Self> {
+        read.map_err(|why| Self::new(field, why))
+    }
+
+    /// What is wrong with a field.
+    pub fn new(field: &'static str, why: impl Display) -> Self {
+        Self { field, why: why.to_string() }
+    }
+
+    /// The option that sets the field: `--uplink-loss`.
+    pub fn option(&self) -> String {
+        format!("--{}", self.field.replace('_', "-"))
+    }
+}
 
 /// What can be wrong with a path.
 #[derive(Debug, Clone, PartialEq, Error)]

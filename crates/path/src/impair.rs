@@ -378,7 +378,7 @@ mod tests {
             let spec = PathSpec {
                 trace: link.then(|| "random:1mbit..20mbit/50ms".parse().unwrap()),
                 queue: "droptail:20pkts".parse().unwrap(),
-                    rtt: Span::ZERO,
+                    rtt: crate::DelaySpec::default(),
                 delay: "random:0ms..20ms/7ms".parse().unwrap(),
                 loss: "2%".parse().unwrap(),
                 handovers: vec!["100ms/50ms/lost".parse().unwrap()],

@@ -39,21 +39,23 @@ pub mod queue;
 pub mod radio;
 pub mod schedule;
 mod send_jitter;
+mod spec;
 pub mod stats;
 pub mod steps;
 
 pub use delay::{Delay, DelaySpec};
-pub use error::PathError;
+pub use error::{FieldError, PathError};
 pub use handover::{Handover, HandoverFailure, HandoverPlan, RateFactor, interrupted};
 pub use impair::{EcnRule, ImpairSpec};
 pub use jitter::JitterSpec;
 pub use link::Link;
 pub use loss::{BurstLoss, LossModel, LossSpec};
 pub use packet::{DropReason, Fate, Packet, PacketRecord};
-pub use path::{Path, PathChange, PathSpec};
+pub use path::{Path, PathChange};
 pub use queue::{Queue, QueueSpec};
 pub use schedule::{Schedule, TraceSpec};
 pub use send_jitter::SendJitterSpec;
+pub use spec::{DuplexSpec, PATH_FIELDS, PathField, PathSpec};
 pub use steps::Steps;
 
 /// Bytes that one delivery opportunity carries: a full packet, IP header included, as in the

@@ -12,35 +12,9 @@ use crate::jitter::Jitter;
 use crate::queue::Bottleneck;
 use crate::send_jitter::SendJitter;
 use crate::{
-    Delay, DelaySpec, DropReason, Fate, Handover, ImpairSpec, JitterSpec, Link, LossModel,
-    LossSpec, Packet, PacketRecord, Queue, QueueSpec, Schedule, TraceSpec,
+    Delay, DelaySpec, DropReason, Fate, Handover, Link, LossModel, Packet, PacketRecord, PathSpec,
+    Queue, Schedule, TraceSpec,
 };
-
-/// Everything that makes one direction of a path.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct PathSpec {
-    /// When the link may deliver; `None`: there is no bottleneck, packets leave as they arrive.
-    pub trace: Option<TraceSpec>,
-    /// What waits in front of it.
-    pub queue: QueueSpec,
-    /// Delay in front of the queue, beside what the trace itself brings
-    /// ([`TraceSpec::base_delay`]).
-    pub delay: DelaySpec,
-    /// The mean RTT without queues, for a queue that is sized in BDP; what the trace brings comes
-    /// on top.
-    pub rtt: Span,
-    /// Random loss in front of the queue.
-    pub loss: LossSpec,
-    /// Changes of the path, in the order of time and without overlap
-    /// ([`Handover::check_order`]). A new RTT replaces `delay`, not what the trace brings.
-    pub handovers: Vec<Handover>,
-    /// Reordering in front of the queue, duplication and corruption behind the link.
-    pub impair: ImpairSpec,
-    /// Jitter behind the link.
-    pub jitter: JitterSpec,
-    /// The longest random delay in front of everything, flow by flow; flows beyond have none.
-    pub send_jitter: Vec<Span>,
-}
 
 impl PathSpec {
     /// The path at time zero; all its randomness comes from `seed`.
@@ -151,7 +125,7 @@ impl PathSpec {
     fn bottleneck(&self, seed: u64) -> Bottleneck {
         let brought = self.trace.as_ref().and_then(TraceSpec::base_delay).map(DelaySpec::mean);
         let rate = self.trace.as_ref().map_or(Rate::from_bps(0), |trace| trace.mean_rate(seed));
-        Bottleneck { rate, rtt: self.rtt + brought.unwrap_or(Span::ZERO) }
+        Bottleneck { rate, rtt: self.rtt.mean() + brought.unwrap_or(Span::ZERO) }
     }
 
     fn build_delay(&self, seed: u64) -> Delay {
@@ -668,7 +642,7 @@ mod tests {
         assert!(fast.change_from(&fast, 1).unwrap().queue.is_none());
         let in_bdp = |ms| PathSpec {
             queue: "droptail:1bdp".parse().unwrap(),
-            rtt: Span::from_millis(ms),
+            rtt: Span::from_millis(ms).into(),
             ..with_trace("constant:12mbit")
         };
         assert!(in_bdp(80).change_from(&in_bdp(40), 1).unwrap().queue.is_some());

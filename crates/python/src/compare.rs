@@ -38,10 +38,10 @@ impl ControllerWish {
     pub(crate) fn spec(self, raised: &Raised) -> Result<ControllerSpec, FieldError> {
         match self {
             Self::Text(text) => FieldError::of("cc", read_controller(&text)),
-            Self::Own(name, _) if find_controller(&name).is_ok() => Err(FieldError {
-                field: "cc",
-                error: format!("`{name}` is a built-in controller; give yours another name"),
-            }),
+            Self::Own(name, _) if find_controller(&name).is_ok() => {
+                let why = format!("`{name}` is a built-in controller; give yours another name");
+                Err(FieldError { field: "cc", why })
+            }
             Self::Own(name, make) => Ok(own_controller(&name, make, raised)),
         }
     }
@@ -90,8 +90,8 @@ pub(crate) fn named_traces(
 /// What is given twice would look like a run with two seeds.
 fn once_each(field: &'static str, names: &[String]) -> Result<(), FieldError> {
     let twice = (1..names.len()).find(|index| names[..*index].contains(&names[*index]));
-    let error = |index: usize| format!("`{}` is given twice", names[index]);
-    twice.map_or(Ok(()), |index| Err(FieldError { field, error: error(index) }))
+    let why = |index: usize| format!("`{}` is given twice", names[index]);
+    twice.map_or(Ok(()), |index| Err(FieldError { field, why: why(index) }))
 }
 
 /// What one call of `compare` asks for. Quantities are in their written forms.
@@ -145,8 +145,8 @@ fn experiment(wish: Comparing, path: &PathText, raised: &Raised) -> Result<Exper
     let transfer = wish.transfer.as_deref().map(|text| TransferSpec::parse(text, &mut files));
     let video = wish.video.as_deref().map(VideoSpec::read);
     if transfer.is_some() && video.is_some() {
-        let error = "a flow carries either a transfer or a video".to_owned();
-        return Err(FieldError { field: "video", error }.into());
+        let why = "a flow carries either a transfer or a video";
+        return Err(FieldError::new("video", why).into());
     }
     Ok(Experiment {
         controllers: controllers?,
@@ -194,7 +194,7 @@ pub(crate) fn simulate(py: Python<'_>, wish: Simulating) -> PyResult<Results> {
         let scenario = Scenario::from_toml(&wish.name, &wish.text, &mut files);
         let mut scenario = scenario.map_err(|error| Failure::Refused(error.to_string()))?;
         if let Some(trace) = &wish.trace {
-            scenario.trace = trace.get().spec();
+            scenario.link.down.trace = Some(trace.get().spec());
         }
         for (flow, name, make) in wish.own {
             let spec = ControllerWish::Own(name, make).spec(&raised)?;
@@ -202,7 +202,7 @@ pub(crate) fn simulate(py: Python<'_>, wish: Simulating) -> PyResult<Results> {
                 flow.cc = Some(spec);
             }
         }
-        let trace = shown_name(&scenario.trace.to_string());
+        let trace = shown_name(&scenario.trace().to_string());
         let seeds = wish.seeds.unwrap_or_else(|| vec![scenario.seed]);
         Ok(Batch::of_scenario(scenario, &trace, seeds.into_iter())?.runs)
     })?;

@@ -54,8 +54,8 @@ pub(crate) fn train(py: Python<'_>, wish: Teaching) -> PyResult<String> {
             path: Scenario { seed: wish.seed, ..path.conditions(&mut files)? },
         };
         // As the program describes it, so that the same training makes the same file.
-        let mut scenario =
-            format!("--rtt {} --queue {} --loss {} --acks every", path.rtt, path.queue, path.loss);
+        let [rtt, queue, loss] = ["rtt", "queue", "loss"].map(|field| path.text(field));
+        let mut scenario = format!("--rtt {rtt} --queue {queue} --loss {loss} --acks every");
         if let Some(duration) = training.duration {
             scenario += &format!(" --duration {duration}");
         }

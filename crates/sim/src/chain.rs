@@ -165,7 +165,7 @@ impl ChainWorld {
                 let random = seeded(1000 + u64::from(index));
                 let transfers = seeded(1_000_000 + u64::from(index));
                 let own = spec.rtt.map_or(OwnDelay::NONE, |rtt| {
-                    let own = rtt - chain.rtt_of(*route, &scenario.rtt);
+                    let own = rtt - chain.rtt_of(*route, scenario.link.rtt());
                     OwnDelay { forward: own / 2, reverse: own / 2 }
                 });
                 SimFlow::new(index, spec.clone(), of_servers, own, None, random, transfers)
@@ -190,7 +190,7 @@ impl ChainWorld {
             collector: collector(scenario),
             sampler: SeriesSampler::new(scenario.bin, end, flows.len()),
             room: PacketRoom::new(),
-            path_changes: signalled(&scenario.handovers),
+            path_changes: signalled(scenario.handovers()),
             show_at: None,
             segments: (0..=chain.before.len()).map(|_| SegmentTally::default()).collect(),
             in_proxy: DelaySketch::new(),
@@ -930,35 +930,29 @@ fn stretches(
 ) -> Result<Vec<Stretch>, SimError> {
     let (mut down, mut up) = (Vec::new(), Vec::new());
     // The senders are in front of the links; behind a proxy there are others.
-    let behind = chain.proxy.is_none().then_some(&scenario.trace);
-    let links = chain.before.iter().filter_map(|segment| segment.trace.as_ref());
+    let behind = chain.proxy.is_none().then_some(scenario.trace());
+    let links = chain.before.iter().filter_map(|segment| segment.link.down.trace.as_ref());
     let send_jitter = longest_delays(scenario, links.chain(behind));
     let jitter_at = |place| senders_at(place, &send_jitter, routes);
     // A proxy ends the connection, so that each side of it has an RTT of its own.
-    let wired: Span = chain.before.iter().map(|segment| segment.rtt.mean()).sum();
+    let wired: Span = chain.before.iter().map(|segment| segment.link.rtt().mean()).sum();
     let (rtt, last_rtt) = match chain.proxy {
-        Some(_) => (wired, scenario.rtt.mean()),
-        None => (wired + scenario.rtt.mean(), wired + scenario.rtt.mean()),
+        Some(_) => (wired, scenario.link.rtt().mean()),
+        None => (wired + scenario.link.rtt().mean(), wired + scenario.link.rtt().mean()),
     };
     for (place, segment) in chain.before.iter().enumerate() {
         // Each draws on its own.
         let seed = Random::seeded(scenario.seed, SEGMENT_STREAMS + place as u64).bits();
-        let delay = segment.rtt.half();
         let spec = PathSpec {
-            trace: segment.trace.clone(),
-            queue: segment.queue.clone(),
-            delay: delay.clone(),
-            rtt,
-            loss: segment.loss.clone(),
+            rtt: rtt.into(),
             send_jitter: jitter_at(place),
-            ..PathSpec::default()
+            ..segment.link.down.clone()
         };
         down.push(spec.build(seed)?);
-        let back = PathSpec { delay, loss: segment.uplink_loss.clone(), ..PathSpec::default() };
-        up.push(back.build_reverse(seed)?);
+        up.push(segment.link.up.build_reverse(seed)?);
     }
     let delays = DelaySplit::new(scenario);
-    let last = PathSpec { rtt: last_rtt, ..forward_spec(scenario, &delays) };
+    let last = PathSpec { rtt: last_rtt.into(), ..forward_spec(scenario, &delays) };
     let last_up = reverse_spec(scenario, &delays).build_reverse(scenario.seed)?;
     if chain.proxy.is_none() {
         down.push(PathSpec { send_jitter: jitter_at(down.len()), ..last }.build(scenario.seed)?);

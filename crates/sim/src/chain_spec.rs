@@ -2,7 +2,7 @@
 
 use cellpace_base::{Span, Window};
 use cellpace_cc::ControllerSpec;
-use cellpace_path::{DelaySpec, LossSpec, OPPORTUNITY_BYTES, QueueSpec, TraceSpec};
+use cellpace_path::{DelaySpec, DuplexSpec, OPPORTUNITY_BYTES};
 
 /// Links that a chain may have.
 pub const MAX_SEGMENTS: usize = 4;
@@ -30,16 +30,8 @@ pub(crate) struct LinkRoute {
 pub struct SegmentSpec {
     /// Its name.
     pub name: String,
-    /// When it may deliver; `None`: whatever arrives leaves at once.
-    pub trace: Option<TraceSpec>,
-    /// The queue in front of it.
-    pub queue: QueueSpec,
-    /// Round-trip delay without queueing, half of it in each direction.
-    pub rtt: DelaySpec,
-    /// Random loss of data packets.
-    pub loss: LossSpec,
-    /// Random loss of what goes back.
-    pub uplink_loss: LossSpec,
+    /// Both directions. Without a trace whatever arrives leaves at once.
+    pub link: DuplexSpec,
 }
 
 /// A proxy that acknowledges data to the servers, keeps it, and sends it on.
@@ -52,20 +44,6 @@ pub struct ProxySpec {
     pub buffer: Option<Window>,
     /// Whether it answers SYNs itself while it connects to the server; otherwise SYNs go on.
     pub is_early: bool,
-}
-
-impl SegmentSpec {
-    /// A link without a limit, a delay, or losses.
-    pub fn named(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            trace: None,
-            queue: QueueSpec::default(),
-            rtt: DelaySpec::default(),
-            loss: LossSpec::None,
-            uplink_loss: LossSpec::None,
-        }
-    }
 }
 
 impl ProxySpec {
@@ -103,14 +81,14 @@ impl ChainSpec {
 
     /// The mean RTT of a route; `last` is that of the last link.
     pub(crate) fn rtt_of(&self, route: LinkRoute, last: &DelaySpec) -> Span {
-        let before = self.before.iter().map(|link| link.rtt.mean());
+        let before = self.before.iter().map(|segment| segment.link.rtt().mean());
         let rtts = before.chain([last.mean()]).skip(route.first);
         rtts.take(route.last + 1 - route.first).fold(Span::ZERO, |sum, rtt| sum + rtt)
     }
 
     /// The mean round-trip delay of the links in front of the last.
     pub(crate) fn rtt_before(&self) -> Span {
-        let rtts = self.before.iter().map(|segment| segment.rtt.mean());
+        let rtts = self.before.iter().map(|segment| segment.link.rtt().mean());
         rtts.fold(Span::ZERO, |sum, rtt| sum + rtt)
     }
 

@@ -9,9 +9,12 @@ use cellpace_base::{
 };
 use cellpace_cc::{ControllerSpec, MAX_FILE_BYTES, RtoRule, SpecError};
 use cellpace_path::schedule::TraceFiles;
-use cellpace_path::{DelaySpec, Handover, HandoverFailure, HandoverPlan, LossSpec, TraceSpec};
+use cellpace_path::{
+    DuplexSpec, Handover, HandoverFailure, HandoverPlan, PATH_FIELDS, PathField, TraceSpec,
+};
 use serde::Deserialize;
 use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use crate::{
     Bottleneck, CellSpec, ChainSpec, FlowSpec, FlowTraffic, HostBuffers, MAX_SEGMENTS, OnOffFiles,
@@ -19,26 +22,14 @@ use crate::{
     UserSpec, VideoSpec,
 };
 
-/// What to write for the trace where it is left out.
-const NO_TRACE: &str = "trace: is missing; write, for example, trace = \"lte-driving\" or \
-                        trace = \"constant:12mbit\"";
-
 /// Flows that one scenario may have.
 const MAX_FLOWS: usize = 10_000;
 
+/// The fields of a scenario beside [`PATH_FIELDS`].
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ScenarioToml {
-    trace: Option<Spanned<String>>,
-    uplink: Option<Spanned<String>>,
     from: Option<Spanned<String>>,
-    queue: Option<Spanned<String>>,
-    rtt: Option<Spanned<String>>,
-    loss: Option<Spanned<String>>,
-    uplink_loss: Option<Spanned<String>>,
-    impair: Option<Spanned<String>>,
-    uplink_impair: Option<Spanned<String>>,
-    jitter: Option<Spanned<String>>,
     send_jitter: Option<Spanned<String>>,
     acks: Option<Spanned<String>>,
     rto_rule: Option<Spanned<String>>,
@@ -52,8 +43,6 @@ struct ScenarioToml {
     cell: Option<Spanned<CellToml>>,
     #[serde(default)]
     user: Vec<Spanned<UserToml>>,
-    #[serde(default)]
-    path: BTreeMap<String, Spanned<SegmentToml>>,
     pep: Option<Spanned<ProxyToml>>,
     #[serde(default)]
     handover: Vec<Spanned<HandoverToml>>,
@@ -63,15 +52,8 @@ struct ScenarioToml {
     flow: Vec<Spanned<FlowToml>>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SegmentToml {
-    trace: Option<Spanned<String>>,
-    queue: Option<Spanned<String>>,
-    rtt: Option<Spanned<String>>,
-    loss: Option<Spanned<String>>,
-    uplink_loss: Option<Spanned<String>>,
-}
+/// The fields of one link as they are written.
+type LinkToml = Vec<(&'static PathField, Spanned<String>)>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -216,54 +198,50 @@ impl Scenario {
     /// file, line and field.
     pub fn from_toml(name: &str, text: &str, files: &mut TraceFiles<'_>) -> Result<Self, SimError> {
         let place = TomlText { file: name, text };
-        let mut document: ScenarioToml =
-            toml::from_str(text).map_err(|error| place.syntax(&error))?;
-        let chain = place.chain(&mut document, files)?;
+        let mut table = DeTable::parse(text).map_err(|error| place.syntax(&error))?;
+        let mut written = place.link_fields(table.get_mut())?;
+        let links = place.links(table.get_mut())?;
+        let document = ScenarioToml::deserialize(toml::Deserializer::from(table))
+            .map_err(|error| place.syntax(&error))?;
+        let chain = place.chain(&mut written, links, document.pep.as_ref(), files)?;
         let (handovers, handover_plans) = place.handovers(&document.handover)?;
         let mut scenario = Self {
             flows: place.flows(&document.flow, files)?,
             pings: document.ping.iter().map(|ping| place.ping(ping)).collect::<Result<_, _>>()?,
-            handovers,
             handover_plans,
             chain,
             ..Self::default()
         };
-        place.read(&document.trace, "trace", &mut scenario.trace, |text| {
-            TraceSpec::parse(text, files)
-        })?;
-        scenario.duration = scenario.trace.default_duration();
-        place.read(&document.uplink, "uplink", &mut scenario.uplink, |text| {
-            TraceSpec::parse(text, files).map(Some)
-        })?;
+        scenario.link.down.trace = None;
+        scenario.link.set_handovers(handovers);
+        place.link(&written, &mut scenario.link, files)?;
         scenario.bottleneck = place.bottleneck(&document)?;
-        place.read(&document.queue, "queue", &mut scenario.queue, str::parse)?;
         scenario.cell = place.cell(&document, &scenario, files)?;
-        // Users with channels of their own leave nothing to share.
-        let own = scenario.cell.as_ref().and_then(|cell| cell.users.first()?.trace.clone());
-        if let (Some(own), None) = (&own, &document.trace) {
-            scenario.trace = own.clone();
-            scenario.duration = own.default_duration();
+        if scenario.link.down.trace.is_none() {
+            // Users with channels of their own leave nothing to share.
+            let own = scenario.cell.as_ref().and_then(|cell| cell.users.first()?.trace.clone());
+            scenario.link.down.trace = own;
+        }
+        if let Some(trace) = &scenario.link.down.trace {
+            scenario.duration = trace.default_duration();
         }
         let mut from = Span::ZERO;
         place.read(&document.from, "from", &mut from, parse_span)?;
         scenario.start_traces_at(from);
-        place
-            .read(&document.rtt, "rtt", &mut scenario.rtt, |text| DelaySpec::parse(text, files))?;
-        place.losses(&document, &mut scenario, files)?;
+        place.read(&document.send_jitter, "send_jitter", &mut scenario.send_jitter, str::parse)?;
         place.read(&document.acks, "acks", &mut scenario.acks, str::parse)?;
         place.read(&document.rto_rule, "rto_rule", &mut scenario.rto_rule, rto_rule)?;
         place.read(&document.duration, "duration", &mut scenario.duration, parse_span)?;
         place.read(&document.skip, "skip", &mut scenario.skip, parse_span)?;
         place.read(&document.bin, "bin", &mut scenario.bin, parse_span)?;
         scenario.seed = document.seed.unwrap_or(scenario.seed);
-        scenario.check().map_err(|error| match error {
-            SimError::Invalid(reason) => place.whole(&document, &reason),
-            other => other,
-        })?;
-        if document.trace.is_none() && own.is_none() {
-            return Err(SimError::Invalid(format!("{name}: {NO_TRACE}")));
-        }
-        scenario.check_delivers().map_err(|error| place.whole(&document, &error.to_string()))?;
+        // What else is wrong is said first, of a scenario over any trace.
+        let trace = scenario.link.down.trace.clone();
+        scenario.link.down.trace.get_or_insert_default();
+        let mut checked = scenario.check();
+        scenario.link.down.trace = trace;
+        checked = checked.and_then(|()| scenario.check()).and_then(|()| scenario.check_delivers());
+        checked.map_err(|error| place.whole(&document, &written, error))?;
         Ok(scenario)
     }
 }
@@ -289,74 +267,97 @@ impl TomlText<'_> {
         Ok(())
     }
 
+    /// Takes the fields of a link out of a table.
+    fn link_fields(&self, table: &mut DeTable<'_>) -> Result<LinkToml, SimError> {
+        let mut fields = Vec::new();
+        for field in link_fields() {
+            let Some(value) = table.remove(field.name) else { continue };
+            let text = Spanned::<String>::deserialize(toml::de::ValueDeserializer::from(value));
+            fields.push((field, text.map_err(|error| self.syntax(&error))?));
+        }
+        // In the order of the file, so that errors name the first.
+        fields.sort_by_key(|(_, text)| text.span().start);
+        Ok(fields)
+    }
+
+    /// Takes `[path.NAME]` out of the scenario: links in series in the order of the file.
+    fn links(
+        &self,
+        table: &mut DeTable<'_>,
+    ) -> Result<Vec<(String, Range<usize>, LinkToml)>, SimError> {
+        let Some(value) = table.remove("path") else { return Ok(Vec::new()) };
+        let span = value.span();
+        let why = "write a table for each link, such as [path.radio]";
+        let DeValue::Table(tables) = value.into_inner() else {
+            return Err(self.wrong(&span, "path", &why));
+        };
+        let mut links = Vec::new();
+        for (name, value) in tables {
+            let span = value.span();
+            let DeValue::Table(mut fields) = value.into_inner() else {
+                return Err(self.wrong(&span, "path", &why));
+            };
+            let written = self.link_fields(&mut fields)?;
+            if let Some((unknown, _)) = fields.into_iter().next() {
+                let names = path_names();
+                let why = format!("unknown field `{}`, expected one of {names}", unknown.get_ref());
+                return Err(self.at(unknown.span().start, why));
+            }
+            links.push((name.into_inner().into_owned(), span, written));
+        }
+        links.sort_by_key(|(_, span, _)| span.start);
+        Ok(links)
+    }
+
     /// Reads links in series and the proxy. The last link moves to where that of a scenario with one
     /// link stands.
     fn chain(
         &self,
-        document: &mut ScenarioToml,
+        written: &mut LinkToml,
+        mut links: Vec<(String, Range<usize>, LinkToml)>,
+        pep: Option<&Spanned<ProxyToml>>,
         files: &mut TraceFiles<'_>,
     ) -> Result<Option<ChainSpec>, SimError> {
-        let mut tables: Vec<_> = std::mem::take(&mut document.path).into_iter().collect();
-        // In the order of the file, which a map does not have.
-        tables.sort_by_key(|(_, table)| table.span().start);
-        if let Some((name, table)) = tables.get(MAX_SEGMENTS) {
+        if let Some((name, span, _)) = links.get(MAX_SEGMENTS) {
             let why = format!("is one link too many; the most in series are {MAX_SEGMENTS}");
-            return Err(self.wrong(&table.span(), &format!("path.{name}"), &why));
+            return Err(self.wrong(span, &format!("path.{name}"), &why));
         }
-        let last = tables.pop();
-        if let (true, Some(pep)) = (tables.is_empty(), &document.pep) {
+        let last = links.pop();
+        if let (true, Some(pep)) = (links.is_empty(), pep) {
             let why = "a proxy stands between two links: write [path.NAME] for each of them";
             return Err(self.wrong(&pep.span(), "pep", &why));
         }
-        let Some((last, table)) = last else { return Ok(None) };
-        self.last_link(document, table.into_inner())?;
-        if tables.is_empty() {
+        let Some((last, _, fields)) = last else { return Ok(None) };
+        if let Some((field, text)) = written.first() {
+            let why = "belongs into a [path.NAME] where there are such";
+            return Err(self.wrong(&text.span(), field.name, &why));
+        }
+        *written = fields;
+        if links.is_empty() {
             return Ok(None);
         }
-        let pep = document.pep.as_ref();
         let proxy = pep.map(|pep| self.proxy(pep.get_ref(), files)).transpose()?;
-        let segment = |(name, table): &(String, Spanned<SegmentToml>)| {
-            self.segment(name, table.get_ref(), files)
-        };
-        let before = tables.iter().map(segment).collect::<Result<_, _>>()?;
+        let mut before = Vec::new();
+        for (name, _, fields) in links {
+            let mut link = DuplexSpec::default();
+            self.link(&fields, &mut link, files)?;
+            before.push(SegmentSpec { name, link });
+        }
         Ok(Some(ChainSpec { before, last, proxy }))
     }
 
-    fn last_link(&self, document: &mut ScenarioToml, link: SegmentToml) -> Result<(), SimError> {
-        let SegmentToml { trace, queue, rtt, loss, uplink_loss } = link;
-        let fields = [
-            ("trace", &mut document.trace, trace),
-            ("queue", &mut document.queue, queue),
-            ("rtt", &mut document.rtt, rtt),
-            ("loss", &mut document.loss, loss),
-            ("uplink_loss", &mut document.uplink_loss, uplink_loss),
-        ];
-        for (name, field, of_link) in fields {
-            if let Some(written) = field {
-                let why = "belongs into a [path.NAME] where there are such";
-                return Err(self.wrong(&written.span(), name, &why));
-            }
-            *field = of_link;
+    /// Reads the fields of a link.
+    fn link(
+        &self,
+        written: &LinkToml,
+        link: &mut DuplexSpec,
+        files: &mut TraceFiles<'_>,
+    ) -> Result<(), SimError> {
+        for (field, text) in written {
+            let read = field.read(link, text.get_ref(), files);
+            read.map_err(|error| self.wrong(&text.span(), field.name, &error.why))?;
         }
         Ok(())
-    }
-
-    fn segment(
-        &self,
-        name: &str,
-        fields: &SegmentToml,
-        files: &mut TraceFiles<'_>,
-    ) -> Result<SegmentSpec, SimError> {
-        let mut segment = SegmentSpec::named(name);
-        let SegmentSpec { trace, queue, rtt, loss, uplink_loss, .. } = &mut segment;
-        self.read(&fields.trace, "trace", trace, |text| TraceSpec::parse(text, files).map(Some))?;
-        self.read(&fields.queue, "queue", queue, str::parse)?;
-        self.read(&fields.rtt, "rtt", rtt, |text| DelaySpec::parse(text, files))?;
-        self.read(&fields.loss, "loss", loss, |text| LossSpec::parse(text, files))?;
-        self.read(&fields.uplink_loss, "uplink_loss", uplink_loss, |text| {
-            LossSpec::parse(text, files)
-        })?;
-        Ok(segment)
     }
 
     fn proxy(&self, fields: &ProxyToml, files: &mut TraceFiles<'_>) -> Result<ProxySpec, SimError> {
@@ -372,25 +373,6 @@ impl TomlText<'_> {
             _ => Err(format!("`{text}` is neither `late` nor `early`")),
         })?;
         Ok(proxy)
-    }
-
-    /// Reads loss and impairments of both directions.
-    fn losses(
-        &self,
-        document: &ScenarioToml,
-        scenario: &mut Scenario,
-        files: &mut TraceFiles<'_>,
-    ) -> Result<(), SimError> {
-        let Scenario { loss, uplink_loss, impair, uplink_impair, jitter, send_jitter, .. } =
-            scenario;
-        self.read(&document.jitter, "jitter", jitter, str::parse)?;
-        self.read(&document.send_jitter, "send_jitter", send_jitter, str::parse)?;
-        self.read(&document.loss, "loss", loss, |text| LossSpec::parse(text, files))?;
-        self.read(&document.uplink_loss, "uplink_loss", uplink_loss, |text| {
-            LossSpec::parse(text, files)
-        })?;
-        self.read(&document.impair, "impair", impair, str::parse)?;
-        self.read(&document.uplink_impair, "uplink_impair", uplink_impair, str::parse)
     }
 
     fn flows(
@@ -507,7 +489,7 @@ impl TomlText<'_> {
             tti: Span::from_millis(1),
             scheduler: Scheduler::ProportionalFair { window: Span::from_secs(1) },
             users: Vec::new(),
-            queue: scenario.queue.clone(),
+            queue: scenario.link.down.queue.clone(),
         };
         let mut is_shared = true;
         self.read(&fields.tti, "tti", &mut cell.tti, parse_span)?;
@@ -673,38 +655,33 @@ impl TomlText<'_> {
         parse(written.get_ref()).map_err(|why| self.wrong(&written.span(), name, &why))
     }
 
-    /// The scenario does not fit together: the place is that of the first field written of those
-    /// that the reason speaks of.
-    fn whole(&self, document: &ScenarioToml, reason: &str) -> SimError {
-        let fields =
+    /// The scenario does not fit together: the place is that of the field that is wrong, or of the
+    /// first one written of those that the reason speaks of.
+    fn whole(&self, document: &ScenarioToml, written: &LinkToml, error: SimError) -> SimError {
+        let (name, why) = match error {
+            SimError::Invalid(reason) => ("", reason),
+            SimError::Field(error) => (error.field, error.why),
+            other => return other,
+        };
+        let times =
             [("skip", &document.skip), ("duration", &document.duration), ("bin", &document.bin)];
-        for (name, field) in fields {
-            if let Some(written) = field.as_ref().filter(|_| reason.contains(name)) {
-                return self.wrong(&written.span(), name, &reason);
-            }
+        let times = times.into_iter().filter_map(|(name, text)| Some((name, text.as_ref()?)));
+        let of_link = written.iter().map(|(field, text)| (field.name, text));
+        let of_reason = times.clone().filter(|(time, _)| why.contains(time));
+        let mut fields = of_link.chain(times).filter(|(field, _)| *field == name).chain(of_reason);
+        match fields.next() {
+            Some((name, text)) => self.wrong(&text.span(), name, &why),
+            None if name == "trace" => SimError::Invalid(format!("{}: trace: {why}", self.file)),
+            None => SimError::Invalid(format!("{}: {why}", self.file)),
         }
-        let fields = [
-            ("rtt", &document.rtt),
-            ("trace", &document.trace),
-            ("uplink", &document.uplink),
-            ("loss", &document.loss),
-            ("uplink_loss", &document.uplink_loss),
-        ];
-        for (name, field) in fields {
-            let about = reason.strip_prefix(name).and_then(|rest| rest.strip_prefix(": "));
-            if let (Some(written), Some(why)) = (field, about) {
-                return self.wrong(&written.span(), name, &why);
-            }
-        }
-        SimError::Invalid(format!("{}: {reason}", self.file))
     }
 
     fn wrong(&self, span: &Range<usize>, field: &str, why: &dyn Display) -> SimError {
-        SimError::Toml {
-            file: self.file.to_owned(),
-            line: self.line(span.start),
-            reason: format!("{field}: {why}"),
-        }
+        self.at(span.start, format!("{field}: {why}"))
+    }
+
+    fn at(&self, offset: usize, reason: String) -> SimError {
+        SimError::Toml { file: self.file.to_owned(), line: self.line(offset), reason }
     }
 
     fn syntax(&self, error: &toml::de::Error) -> SimError {
@@ -719,9 +696,9 @@ impl TomlText<'_> {
             None if reason == "invalid type: map, expected a sequence" => {
                 "there may be several: write two brackets, as in [[flow]]".to_owned()
             }
-            None => reason.to_owned(),
+            None => with_path_fields(reason),
         };
-        SimError::Toml { file: self.file.to_owned(), line: self.line(start), reason }
+        self.at(start, reason)
     }
 
     /// The key of the value that begins at `offset`, if one stands in front of it on its line.
@@ -768,19 +745,38 @@ fn written_value(value: &toml::Value) -> String {
     }
 }
 
+/// Adds the fields of the path to those that the parser knows at the top of a scenario.
+fn with_path_fields(reason: &str) -> String {
+    let own = "expected one of `from`, ";
+    reason.replacen(own, &format!("expected one of {}, `path`, `from`, ", path_names()), 1)
+}
+
+/// The fields of a link whose values are texts: handovers are tables of their own.
+fn link_fields() -> impl Iterator<Item = &'static PathField> {
+    PATH_FIELDS.iter().filter(|field| field.name != "handover")
+}
+
+fn path_names() -> String {
+    let names = link_fields().map(|field| field.name);
+    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
 /// What to write in place of a bare number, if that is what is wrong with the value of `key`.
 fn unit_hint(key: &str, reason: &str) -> Option<String> {
     let kinds = ["invalid type: integer `", "invalid type: floating point `"];
     let number = kinds.iter().find_map(|kind| reason.strip_prefix(kind))?;
     let number = number.strip_suffix("`, expected a string")?;
     let unit = match key {
-        "rtt" | "length" | "tti" => "ms",
+        "length" | "tti" => "ms",
         "duration" | "skip" | "from" | "start" | "stop" | "at" | "every" | "off" | "bin" => "s",
         "udp" | "rate" => "mbit",
         "sndbuf" | "tsq" | "size" => "B",
         "mean" | "deviation" | "max" | "buffer" => "MB",
-        "loss" | "uplink_loss" => "%",
-        _ => return None,
+        _ => {
+            let example = PathField::find(key)?.example;
+            let unit = example.trim_start_matches(|c: char| c.is_ascii_digit());
+            Some(unit).filter(|unit| unit.len() < example.len() && !unit.contains('/'))?
+        }
     };
     Some(format!("{number} should have a unit and quotes: {key} = \"{number}{unit}\""))
 }
@@ -801,9 +797,6 @@ fn plain(key: &str, reason: &str) -> String {
         _ if reason.ends_with("expected a map") && matches!(key, "video" | "transfer") => {
             let example = if key == "video" { "fps = 30" } else { "size = \"20MB\"" };
             format!("write a table, such as {key} = {{ {example} }}")
-        }
-        _ if reason.ends_with("expected a map") => {
-            format!("write a table for each link, such as [{key}.radio]")
         }
         _ if reason.ends_with("expected struct OnOffToml") => {
             format!("write a table: {key} = {{ mean = \"4MB\", off = \"10s\" }}")
@@ -828,8 +821,8 @@ mod tests {
     fn both_traces_begin_at_from() {
         let text = "trace = 'lte-driving'\nuplink = 'constant:1mbit'\nfrom = '1min'\n[[flow]]\ncc = 'fixed'\n";
         let scenario = read(text).unwrap();
-        assert_eq!(scenario.trace.to_string(), "lte-driving from 60s");
-        assert_eq!(scenario.uplink.unwrap().to_string(), "constant:1mbit from 60s");
+        assert_eq!(scenario.trace().to_string(), "lte-driving from 60s");
+        assert_eq!(scenario.link.up.trace.unwrap().to_string(), "constant:1mbit from 60s");
         assert_eq!(scenario.duration, Span::from_secs(300));
     }
 
@@ -850,12 +843,12 @@ mod tests {
         assert_eq!(scenario.flows[2].stop, Time::from_secs(60));
         assert_eq!(scenario.flows[4].name(), "udp:5mbit");
         assert_eq!(scenario.seed, 7);
-        let handovers: Vec<_> = scenario.handovers.iter().map(Handover::to_string).collect();
+        let handovers: Vec<_> = scenario.handovers().iter().map(Handover::to_string).collect();
         assert_eq!(handovers, ["20s/1s/lost", "30s/50ms"]);
-        assert_eq!(scenario.loss.to_string(), "1%");
-        assert_eq!(scenario.impair.to_string(), "reorder=1%/5ms");
-        assert_eq!(scenario.uplink_impair.to_string(), "duplicate=2%");
-        assert_eq!(Ok(&scenario.uplink_loss), "ge:p=2%".parse().as_ref());
+        assert_eq!(scenario.link.down.loss.to_string(), "1%");
+        assert_eq!(scenario.link.down.impair.to_string(), "reorder=1%/5ms");
+        assert_eq!(scenario.link.up.impair.to_string(), "duplicate=2%");
+        assert_eq!(Ok(&scenario.link.up.loss), "ge:p=2%".parse().as_ref());
         assert_eq!(scenario.duration, Span::from_secs(90));
         let FlowTraffic::OnOffFiles(onoff) = &scenario.flows[3].traffic else {
             panic!("not ON/OFF")

@@ -1,7 +1,7 @@
 //! What can be wrong with a scenario.
 
 use cellpace_cc::SpecError;
-use cellpace_path::PathError;
+use cellpace_path::{FieldError, PathError};
 use thiserror::Error;
 
 /// What can be wrong with a scenario.
@@ -14,6 +14,9 @@ pub enum SimError {
     /// A controller.
     #[error(transparent)]
     Controller(#[from] SpecError),
+    /// A field of the scenario.
+    #[error(transparent)]
+    Field(#[from] FieldError),
     /// The parts are fine, but not together.
     #[error("{0}")]
     Invalid(String),

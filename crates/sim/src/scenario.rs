@@ -3,8 +3,7 @@
 use cellpace_base::{Random, Rate, Span, SpanDistribution, Time};
 use cellpace_cc::{ControllerSpec, RtoRule};
 use cellpace_path::{
-    DelaySpec, Handover, HandoverPlan, ImpairSpec, JitterSpec, LossSpec, QueueSpec, SendJitterSpec,
-    TraceSpec,
+    DuplexSpec, FieldError, Handover, HandoverPlan, ImpairSpec, SendJitterSpec, TraceSpec,
 };
 
 use crate::{AckPolicy, Bottleneck, CellSpec, ChainSpec, FlowTraffic, PingSpec, SimError};
@@ -12,34 +11,17 @@ use crate::{AckPolicy, Bottleneck, CellSpec, ChainSpec, FlowTraffic, PingSpec, S
 /// One bottleneck and the flows that share it.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// When the bottleneck may deliver data.
-    pub trace: TraceSpec,
-    /// The queue in front of it.
-    pub queue: QueueSpec,
-    /// Round-trip delay without queueing, half of it in each direction.
-    pub rtt: DelaySpec,
-    /// Random loss of data packets.
-    pub loss: LossSpec,
-    /// When the reverse direction may deliver acks; `None`: always.
-    pub uplink: Option<TraceSpec>,
-    /// Random loss of what goes back: acks, and the reports of receivers, which travel with them.
-    pub uplink_loss: LossSpec,
-    /// Reordering, duplication and corruption of data packets.
-    pub impair: ImpairSpec,
-    /// The same for what goes back.
-    pub uplink_impair: ImpairSpec,
-    /// Jitter of data packets behind the link.
-    pub jitter: JitterSpec,
+    /// The bottleneck: data goes down, and acks and the reports of receivers go up. At the end of
+    /// each interruption of `down` it is reported to the controllers of all connections
+    /// ([`cellpace_cc::Controller::on_path_change`]).
+    pub link: DuplexSpec,
     /// Jitter of the senders. Only flows whose packets meet in one queue have it: two or more, those
     /// of a constant rate among them, but not pings. A flow alone has none.
     pub send_jitter: SendJitterSpec,
-    /// Changes of the path, in the order of time. At the end of each interruption it is reported to the
-    /// controllers of all connections ([`cellpace_cc::Controller::on_path_change`]).
-    pub handovers: Vec<Handover>,
-    /// More of them, drawn with the seed. One that begins before another is over is left out.
+    /// More handovers, drawn with the seed. One that begins before another is over is left out.
     pub handover_plans: Vec<HandoverPlan>,
     /// A cell with several users in place of the one link. Users without a channel of their own
-    /// share `trace`.
+    /// share its trace.
     pub cell: Option<CellSpec>,
     /// Where the bottleneck is.
     pub bottleneck: Bottleneck,
@@ -66,18 +48,12 @@ pub struct Scenario {
 impl Default for Scenario {
     /// A constant 12 Mbit/s, 40 ms, a 2 MB drop-tail buffer, 60 s; no flow.
     fn default() -> Self {
+        let mut link = DuplexSpec::default();
+        link.down.trace = Some(TraceSpec::default());
+        link.set_rtt(Span::from_millis(40).into());
         Self {
-            trace: TraceSpec::default(),
-            queue: QueueSpec::default(),
-            rtt: DelaySpec::constant(Span::from_millis(40)),
-            loss: LossSpec::None,
-            uplink: None,
-            uplink_loss: LossSpec::None,
-            impair: ImpairSpec::default(),
-            uplink_impair: ImpairSpec::default(),
-            jitter: JitterSpec::default(),
+            link,
             send_jitter: SendJitterSpec::default(),
-            handovers: Vec::new(),
             handover_plans: Vec::new(),
             cell: None,
             bottleneck: Bottleneck::Network,
@@ -165,13 +141,33 @@ impl Scenario {
         Time::ZERO + self.duration
     }
 
+    /// The same with another link.
+    #[must_use]
+    pub fn with_link(mut self, change: impl FnOnce(&mut DuplexSpec)) -> Self {
+        change(&mut self.link);
+        self
+    }
+
+    /// The trace of the bottleneck. One that delivers everything at once is no bottleneck, so that
+    /// [`check`](Self::check) refuses it.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn trace(&self) -> &TraceSpec {
+        self.link.down.trace.as_ref().expect("a scenario has a trace, as it was checked for")
+    }
+
+    /// Handovers at fixed times, in their order.
+    pub fn handovers(&self) -> &[Handover] {
+        &self.link.down.handovers
+    }
+
     /// Begins the traces of both directions at `from`, so that they stay together
     /// ([`TraceSpec::starting_at`]).
     pub fn start_traces_at(&mut self, from: Span) {
-        self.trace = std::mem::take(&mut self.trace).starting_at(from);
-        self.uplink = self.uplink.take().map(|uplink| uplink.starting_at(from));
+        self.link.start_traces_at(from);
         for segment in self.chain.iter_mut().flat_map(|chain| &mut chain.before) {
-            segment.trace = segment.trace.take().map(|trace| trace.starting_at(from));
+            segment.link.start_traces_at(from);
         }
         for user in self.cell.iter_mut().flat_map(|cell| &mut cell.users) {
             user.trace = user.trace.take().map(|trace| trace.starting_at(from));
@@ -180,28 +176,31 @@ impl Scenario {
 
     /// The scenario with what its seed alone decides: the trace, its handovers, and when flows start.
     pub(crate) fn drawn(&self) -> Self {
-        let trace = self.trace.drawn(self.seed, self.duration);
-        let mut drawn = Self { trace, ..self.clone() };
+        let trace = self.trace().drawn(self.seed, self.duration);
+        let mut handovers = self.handovers().to_vec();
         if self.cell.is_none() {
-            drawn.handovers.extend(drawn.trace.handovers(self.end()));
+            handovers.extend(trace.handovers(self.end()));
         }
+        let mut drawn = self.clone();
+        drawn.link.down.trace = Some(trace);
         for (flow, index) in drawn.flows.iter_mut().zip(0..) {
             let Some(after) = flow.start_after else { continue };
             flow.start += after.draw(&mut Random::seeded(self.seed, STARTS_STREAM + index));
         }
         for (plan, index) in self.handover_plans.iter().zip(0..) {
             let mut random = Random::seeded(self.seed, HANDOVERS_STREAM + index);
-            drawn.handovers.extend(plan.draw(self.end(), &mut random));
+            handovers.extend(plan.draw(self.end(), &mut random));
         }
         if !self.handover_plans.is_empty() {
-            drawn.handovers.sort_by_key(|handover| handover.at);
+            handovers.sort_by_key(|handover| handover.at);
             let mut over = Time::ZERO;
-            drawn.handovers.retain(|handover| {
+            handovers.retain(|handover| {
                 let is_free = handover.at >= over;
                 over = if is_free { handover.end() } else { over };
                 is_free
             });
         }
+        drawn.link.set_handovers(handovers);
         drawn
     }
 
@@ -214,51 +213,68 @@ impl Scenario {
         if self.flows.is_empty() {
             return invalid("there is no flow to simulate".into());
         }
-        if self.duration.is_zero() {
-            return invalid("the duration is 0 s; give at least a millisecond".into());
+        self.check_times()?;
+        if self.link.down.trace.is_none() {
+            let example = "trace = \"lte-driving\" or trace = \"constant:12mbit\"";
+            let why = format!("is missing; write, for example, {example}");
+            return Err(FieldError::new("trace", why).into());
         }
-        if self.skip >= self.duration {
-            return invalid(format!(
-                "skip ({}) leaves nothing of the duration ({}); skip less or run longer",
-                self.skip, self.duration
-            ));
-        }
-        if self.bin < Span::from_millis(1) {
-            return invalid("bins are at least 1 ms wide".into());
-        }
-        if self.duration > MAX_LENGTH {
-            return invalid(format!(
-                "the duration is {}; the longest is {MAX_LENGTH}",
-                self.duration
-            ));
-        }
-        self.check_handovers().or_else(invalid)?;
+        FieldError::of("handover", self.check_handovers())?;
         self.check_chain().or_else(invalid)?;
         self.check_rtts().or_else(invalid)?;
         self.check_cell().or_else(invalid)?;
         self.check_bottleneck().or_else(invalid)?;
         self.check_two_way().or_else(invalid)?;
         self.check_pings().or_else(invalid)?;
-        let values = self.duration.as_nanos().div_ceil(self.bin.as_nanos())
-            * (self.flows.len() as u64 + SERIES_OF_THE_RUN);
-        if values > MAX_VALUES {
-            return invalid(format!(
-                "bins of {} make {values} values of series; the most are {MAX_VALUES}, so take \
-                 wider bins",
-                self.bin
-            ));
-        }
         for (index, flow) in self.flows.iter().enumerate() {
             flow.check().or_else(|reason| invalid(format!("flow {}: {reason}", index + 1)))?;
             if flow.start >= self.end() {
                 let start = flow.start - Time::ZERO;
                 let number = index + 1;
-                return invalid(format!(
+                let why = format!(
                     "flow {number} starts at {start}, but the run ends at {}: its start should be \
                      earlier or the duration longer",
                     self.duration
-                ));
+                );
+                return Err(FieldError::new("duration", why).into());
             }
+        }
+        Ok(())
+    }
+
+    /// Checks duration, skip and bins.
+    fn check_times(&self) -> Result<(), FieldError> {
+        let Self { duration, skip, bin, .. } = self;
+        let wrong = |field, why: String| Err(FieldError { field, why });
+        if duration.is_zero() {
+            return wrong("duration", "the duration is 0 s; give at least a millisecond".into());
+        }
+        if skip >= duration {
+            return wrong(
+                "skip",
+                format!(
+                    "skip ({skip}) leaves nothing of the duration ({duration}); skip less or run \
+                     longer"
+                ),
+            );
+        }
+        if *bin < Span::from_millis(1) {
+            return wrong("bin", "bins are at least 1 ms wide".into());
+        }
+        if *duration > MAX_LENGTH {
+            let why = format!("the duration is {duration}; the longest is {MAX_LENGTH}");
+            return wrong("duration", why);
+        }
+        let values = duration.as_nanos().div_ceil(bin.as_nanos())
+            * (self.flows.len() as u64 + SERIES_OF_THE_RUN);
+        if values > MAX_VALUES {
+            return wrong(
+                "bin",
+                format!(
+                    "bins of {bin} make {values} values of series; the most are {MAX_VALUES}, so \
+                     take wider bins"
+                ),
+            );
         }
         Ok(())
     }
@@ -267,17 +283,13 @@ impl Scenario {
     /// one; whoever writes a scenario by hand has made a mistake.
     ///
     /// # Errors
-    /// When a rate is always zero, a loss is always 100 %, or the RTT above an hour; the text begins with the field.
+    /// When a rate is always zero, a loss is always 100 %, or the RTT above an hour.
     pub fn check_delivers(&self) -> Result<(), SimError> {
         for segment in self.chain.iter().flat_map(|chain| &chain.before) {
-            let rates = [("trace", segment.trace.as_ref())];
-            let losses = [("loss", &segment.loss), ("uplink_loss", &segment.uplink_loss)];
-            check_link(&segment.rtt, &rates, &losses)
-                .map_err(|why| SimError::Invalid(format!("path.{}: {why}", segment.name)))?;
+            let checked = segment.link.check_delivers();
+            checked.map_err(|why| SimError::Invalid(format!("path.{}: {why}", segment.name)))?;
         }
-        let rates = [("trace", Some(&self.trace)), ("uplink", self.uplink.as_ref())];
-        let losses = [("loss", &self.loss), ("uplink_loss", &self.uplink_loss)];
-        check_link(&self.rtt, &rates, &losses).map_err(SimError::Invalid)
+        Ok(self.link.check_delivers()?)
     }
 
     fn check_cell(&self) -> Result<(), String> {
@@ -296,7 +308,7 @@ impl Scenario {
                 Some((_, Some(_))) => {}
             }
         }
-        if self.has_handovers() || self.impair != ImpairSpec::default() {
+        if self.has_handovers() || self.link.down.impair != ImpairSpec::default() {
             return Err("a cell goes neither with handovers nor with impairments of data".into());
         }
         if self.bottleneck.host().is_some() {
@@ -313,7 +325,7 @@ impl Scenario {
                         sender"
                 .into());
         }
-        if self.trace.base_delay().is_some() {
+        if self.trace().base_delay().is_some() {
             return Err("a trace with a base delay of its own does not go with a bottleneck \
                         inside the sender"
                 .into());
@@ -363,11 +375,11 @@ impl Scenario {
     }
 
     fn has_handovers(&self) -> bool {
-        !self.handovers.is_empty() || !self.handover_plans.is_empty()
+        !self.handovers().is_empty() || !self.handover_plans.is_empty()
     }
 
     fn changes_rtt(&self) -> bool {
-        let rtts = self.handovers.iter().map(|handover| handover.rtt);
+        let rtts = self.handovers().iter().map(|handover| handover.rtt);
         let mut rtts = rtts.chain(self.handover_plans.iter().map(|plan| plan.rtt));
         rtts.any(|rtt| rtt.is_some())
     }
@@ -412,9 +424,9 @@ impl Scenario {
         for (index, flow) in self.flows.iter().enumerate() {
             let Some(rtt) = flow.rtt else { continue };
             let least = match &self.chain {
-                Some(chain) => chain.rtt_of(chain.route(&flow.path)?, &self.rtt),
+                Some(chain) => chain.rtt_of(chain.route(&flow.path)?, self.link.rtt()),
                 None if self.has_one_rtt() => continue,
-                None => self.rtt.mean(),
+                None => self.link.rtt().mean(),
             };
             if rtt < least {
                 let number = index + 1;
@@ -431,15 +443,16 @@ impl Scenario {
 
     /// Whether the RTT of the path stays as it is.
     pub(crate) fn has_one_rtt(&self) -> bool {
-        self.rtt.as_constant().is_some() && !self.changes_rtt()
+        self.link.rtt().as_constant().is_some() && !self.changes_rtt()
     }
 
     fn check_handovers(&self) -> Result<(), String> {
-        Handover::check_order(&self.handovers)?;
-        if self.trace.has_handovers() && !self.handovers.is_empty() {
-            return Err(format!("`{}` brings its own handovers: leave others out", self.trace));
+        let (trace, handovers) = (self.trace(), self.handovers());
+        Handover::check_order(handovers)?;
+        if trace.has_handovers() && !handovers.is_empty() {
+            return Err(format!("`{trace}` brings its own handovers: leave others out"));
         }
-        if let Some(late) = self.handovers.last().filter(|last| last.end() >= self.end()) {
+        if let Some(late) = handovers.last().filter(|last| last.end() >= self.end()) {
             return Err(format!(
                 "the handover at {} is not over before the end of the run ({})",
                 late.at - Time::ZERO,
@@ -450,36 +463,10 @@ impl Scenario {
     }
 }
 
-/// Refuses a link over which nothing arrives.
-fn check_link(
-    rtt: &DelaySpec,
-    rates: &[(&str, Option<&TraceSpec>)],
-    losses: &[(&str, &LossSpec)],
-) -> Result<(), String> {
-    if rtt.mean() > MAX_RTT {
-        return Err(format!("rtt: `{rtt}`: the longest is {MAX_RTT}"));
-    }
-    for (field, trace) in rates {
-        if let Some(silent) = trace.filter(|trace| trace.is_silent()) {
-            return Err(format!("{field}: `{silent}`: a rate of zero delivers nothing"));
-        }
-    }
-    for (field, loss) in losses {
-        if loss.mean() >= 1.0 {
-            let why = "when every packet is lost, nothing arrives";
-            return Err(format!("{field}: `{loss}`: {why}"));
-        }
-    }
-    Ok(())
-}
-
 /// The random streams of the flows' starts begin here; those of the flows themselves lie below.
 const STARTS_STREAM: u64 = 2_000_000;
 /// Those of handovers.
 const HANDOVERS_STREAM: u64 = 3_000_000;
-
-/// The longest RTT, as in files of delays.
-const MAX_RTT: Span = Span::from_secs(3600);
 
 /// The longest run: a day.
 const MAX_LENGTH: Span = Span::from_secs(86_400);
@@ -495,7 +482,7 @@ impl Scenario {
     pub fn base_rtt(&self) -> Span {
         let own = self.flows.first().and_then(|flow| flow.rtt);
         let before = self.chain.as_ref().map_or(Span::ZERO, ChainSpec::rtt_before);
-        own.unwrap_or_else(|| self.rtt.mean()) + before
+        own.unwrap_or_else(|| self.link.rtt().mean()) + before
     }
 
     /// The controllers of all flows, each named once, with their numbers.

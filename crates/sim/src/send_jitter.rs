@@ -27,7 +27,7 @@ pub(crate) fn longest_delays_in_cell(scenario: &Scenario, cell: &CellSpec) -> Ve
     for (index, user) in cell.users.iter().enumerate() {
         let flows = users.iter().filter(|of_flow| **of_flow == Some(index)).count();
         if flows >= 2 && !scenario.send_jitter.is_none() {
-            let trace = user.trace.as_ref().unwrap_or(&scenario.trace);
+            let trace = user.trace.as_ref().unwrap_or(scenario.trace());
             longest[index] = scenario.send_jitter.longest(trace.mean_rate(scenario.seed));
         }
     }

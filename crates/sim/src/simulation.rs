@@ -195,7 +195,7 @@ pub(crate) fn conclude(
     note_network(&mut results.transfers, scenario);
     let (mut figures, mut series) = results.collector.finish(capacity.in_window);
     figures.pings = results.pings;
-    figures.handovers = scenario.handovers.len() as u64;
+    figures.handovers = scenario.handovers().len() as u64;
     for (flow, spec) in figures.per_flow.iter_mut().zip(&scenario.flows) {
         flow.cc = spec.name();
     }
@@ -209,7 +209,7 @@ pub(crate) fn conclude(
         let own = results.transfers.iter().filter(|transfer| transfer.flow == index);
         flow.transfers = TransferSummary::of(&flow.cc, own);
     }
-    let handovers = scenario.handovers.iter().map(|handover| handover.at);
+    let handovers = scenario.handovers().iter().map(|handover| handover.at);
     series.events.extend(FlowEvents::handovers(handovers));
     series.capacity_mbps = capacity.series_mbps;
     series.cwnd_packets = results.sampler.cwnd;
@@ -236,7 +236,7 @@ pub(crate) fn conclude(
     }
     series.rto_ms = results.sampler.rto_ms;
     let transfers = results.transfers;
-    let radio = scenario.trace.drive().cloned();
+    let radio = scenario.trace().drive().cloned();
     Ok(Outcome { figures, series, retransmissions, transfers, radio })
 }
 
@@ -244,10 +244,10 @@ pub(crate) fn conclude(
 fn note_network(transfers: &mut [Transfer], scenario: &Scenario) {
     let end = scenario.end().as_secs_f64();
     // In a cell the handovers of a radio layer do not act, and users have traces of their own.
-    let trace = Some(&scenario.trace).filter(|_| scenario.cell.is_none());
+    let trace = Some(scenario.trace()).filter(|_| scenario.cell.is_none());
     for transfer in transfers {
         let during = transfer.start_s..=transfer.end_s.unwrap_or(end);
-        let times = scenario.handovers.iter().map(|handover| handover.at.as_secs_f64());
+        let times = scenario.handovers().iter().map(|handover| handover.at.as_secs_f64());
         transfer.handovers = times.filter(|at| during.contains(at)).count() as u64;
         let [from, to] =
             [during.start(), during.end()].map(|at| Time::ZERO + Span::from_secs_f64(*at));
@@ -290,7 +290,7 @@ impl Capacity {
             return Ok(Self { series_mbps: to_series(bins), in_window });
         }
         let schedule = || -> Result<_, SimError> {
-            Ok(interrupted(scenario.trace.build(scenario.seed)?, &scenario.handovers))
+            Ok(interrupted(scenario.trace().build(scenario.seed)?, scenario.handovers()))
         };
         let bins = capacity_bins(schedule()?.as_mut(), scenario.bin, end);
         Ok(Self {
@@ -305,7 +305,7 @@ fn offered_by_cell(scenario: &Scenario, cell: &CellSpec) -> Result<(Vec<u64>, u6
     let (bin, end) = (scenario.bin.as_nanos(), scenario.end());
     let mut bins = vec![0.0; scenario.duration.as_nanos().div_ceil(bin) as usize];
     let mut in_window = 0.0;
-    cell.offered(&scenario.trace, scenario.seed, end, |at, bytes| {
+    cell.offered(scenario.trace(), scenario.seed, end, |at, bytes| {
         // A TTI belongs to the bin in which it ends, as a departure does.
         if let Some(sum) = bins.get_mut(((at.as_nanos() - 1) / bin) as usize) {
             *sum += bytes;

@@ -155,7 +155,7 @@ impl World {
             flows,
             fates: Vec::new(),
             room: PacketRoom::new(),
-            path_changes: signalled(&scenario.handovers),
+            path_changes: signalled(scenario.handovers()),
             show_at: None,
         })
     }
@@ -521,16 +521,16 @@ pub(crate) struct DelaySplit {
 
 impl DelaySplit {
     pub(crate) fn new(scenario: &Scenario) -> Self {
-        let general = scenario.rtt.mean();
+        let general = scenario.link.rtt().mean();
         let own = scenario.flows.iter().filter_map(|flow| flow.rtt).min();
         let own = own.filter(|_| scenario.chain.is_none());
         let one_rtt = scenario.has_one_rtt();
         let shared = own.map(|own| (general, if one_rtt { general.min(own) } else { general }));
-        let rtt = match shared {
-            Some((_, shared)) if one_rtt => shared.into(),
-            _ => scenario.rtt.clone(),
-        };
         let is_behind = scenario.bottleneck.host().is_some();
+        let rtt: DelaySpec = match shared {
+            Some((_, shared)) if one_rtt => shared.into(),
+            _ => scenario.link.rtt().clone(),
+        };
         let (forward, reverse) = match is_behind {
             true => (DelaySpec::default(), rtt),
             false => (rtt.half(), rtt.half()),
@@ -559,36 +559,24 @@ impl DelaySplit {
 
 pub(crate) fn forward_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec {
     PathSpec {
-        trace: scenario.cell.is_none().then(|| scenario.trace.clone()),
-        queue: scenario.queue.clone(),
+        trace: scenario.cell.is_none().then(|| scenario.trace().clone()),
         delay: delays.forward.clone(),
-        rtt: scenario.rtt.mean(),
-        loss: scenario.loss.clone(),
-        handovers: scenario.handovers.clone(),
-        impair: scenario.impair,
-        jitter: scenario.jitter,
         send_jitter: match &scenario.cell {
             Some(cell) => longest_delays_in_cell(scenario, cell),
-            None => longest_delays(scenario, std::iter::once(&scenario.trace)),
+            None => longest_delays(scenario, std::iter::once(scenario.trace())),
         },
+        ..scenario.link.down.clone()
     }
 }
 
 pub(crate) fn reverse_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec {
-    // What waits to go up is in the device, which takes it along.
-    let handovers =
-        scenario.handovers.iter().map(|handover| Handover { reorder: None, ..*handover });
     // Data that goes this way has senders here; acks do not.
     let has_data = scenario.flows.iter().any(|flow| flow.reverse.is_some());
-    let jittering = scenario.uplink.iter().filter(|_| has_data);
+    let jittering = scenario.link.up.trace.iter().filter(|_| has_data);
     PathSpec {
-        trace: scenario.uplink.clone(),
         delay: delays.reverse.clone(),
-        loss: scenario.uplink_loss.clone(),
-        handovers: handovers.collect(),
-        impair: scenario.uplink_impair,
         send_jitter: longest_delays(scenario, jittering),
-        ..PathSpec::default()
+        ..scenario.link.up.clone()
     }
 }
 
@@ -612,7 +600,7 @@ fn cell(scenario: &Scenario) -> Result<Option<Cell>, SimError> {
     let Some(spec) = &scenario.cell else { return Ok(None) };
     let user = |flow: &FlowSpec| flow.user.as_deref().and_then(|name| spec.user(name));
     let users = scenario.flows.iter().map(|flow| user(flow).unwrap_or(0)).collect();
-    Cell::new(spec, users, &scenario.trace, scenario.rtt.mean(), scenario.seed).map(Some)
+    Cell::new(spec, users, scenario.trace(), scenario.link.rtt().mean(), scenario.seed).map(Some)
 }
 
 #[cfg(test)]
@@ -623,11 +611,11 @@ mod tests {
     fn scenario(flow: FlowSpec, queue: &str, seconds: u64) -> Scenario {
         Scenario {
             flows: vec![flow],
-            queue: queue.parse().unwrap(),
             duration: Span::from_secs(seconds),
             skip: Span::ZERO,
             ..Scenario::default()
         }
+        .with_link(|link| link.down.queue = queue.parse().unwrap())
     }
 
     fn bulk(cc: &str) -> FlowSpec {
@@ -654,11 +642,8 @@ mod tests {
     fn pings_go_through_both_queues() {
         let with_ping = |cc: &str, queue: &str| {
             let pings = vec![PingSpec { every: Span::from_millis(500), ..PingSpec::default() }];
-            Scenario {
-                pings,
-                uplink: Some("constant:12mbit".parse().unwrap()),
-                ..scenario(bulk(cc), queue, 10)
-            }
+            Scenario { pings, ..scenario(bulk(cc), queue, 10) }
+                .with_link(|link| link.up.trace = Some("constant:12mbit".parse().unwrap()))
         };
         // 60 packets in flight over 12 Mbit/s and 40 ms: a queue of 20 packets, of a millisecond each.
         let outcome = crate::run(&with_ping("fixed:cwnd=60pkts", "infinite")).unwrap();
@@ -676,11 +661,10 @@ mod tests {
         assert_eq!(alone.per_flow.len(), outcome.figures.per_flow.len());
         assert!((alone.throughput_mbps - outcome.figures.throughput_mbps).abs() < 0.1);
         // Lost both ways they have no answer.
-        let lost = Scenario {
-            loss: "50%".parse().unwrap(),
-            uplink_loss: "50%".parse().unwrap(),
-            ..with_ping("cubic", "droptail")
-        };
+        let lost = with_ping("cubic", "droptail").with_link(|link| {
+            link.down.loss = "50%".parse().unwrap();
+            link.up.loss = "50%".parse().unwrap();
+        });
         let ping = crate::run(&lost).unwrap().figures.pings.remove(0);
         assert!((1..15).contains(&ping.answered) && ping.sent == 20, "{ping:?}");
         assert_eq!(ping.rtts_ms.iter().flatten().count() as u64, ping.answered);
@@ -715,20 +699,17 @@ mod tests {
 
     #[test]
     fn a_flow_that_never_hears_anything_is_refused_before_its_memory_is_full() {
-        let deaf = Scenario {
-            uplink: Some("constant:0mbit".parse().unwrap()),
-            ..scenario(bulk("fixed:cwnd=300pkts"), "infinite", 3600)
-        };
+        let deaf = scenario(bulk("fixed:cwnd=300pkts"), "infinite", 3600)
+            .with_link(|link| link.up.trace = Some("constant:0mbit".parse().unwrap()));
         assert!(error_of(&deaf).contains("unanswered"));
     }
 
     #[test]
     fn an_uplink_that_is_down_for_an_hour_costs_little_memory() {
         for cc in ["cubic", "verus", "copa", "bbr", "fixed:cwnd=100pkts"] {
-            let down = Scenario {
-                uplink: Some("onoff:1mbit,on=1s,off=3600s".parse().unwrap()),
-                ..scenario(bulk(cc), "droptail:2MB", 3600)
-            };
+            let down = scenario(bulk(cc), "droptail:2MB", 3600).with_link(|link| {
+                link.up.trace = Some("onoff:1mbit,on=1s,off=3600s".parse().unwrap());
+            });
             let world = ran(&down);
             let remembered = world.flows[0].remembered();
             assert!(remembered < 100_000, "{cc}: {remembered}");
@@ -739,14 +720,16 @@ mod tests {
     #[test]
     fn everything_has_left_the_network_some_time_after_the_last_flow() {
         let two = Scenario {
-            uplink: Some("constant:100kbit".parse().unwrap()),
-            loss: "3%".parse().unwrap(),
             flows: vec![
                 FlowSpec { stop: Time::from_secs(3), ..bulk("cubic") },
                 FlowSpec { stop: Time::from_secs(2), ..bulk("verus") },
             ],
             ..scenario(bulk("cubic"), "infinite", 120)
-        };
+        }
+        .with_link(|link| {
+            link.up.trace = Some("constant:100kbit".parse().unwrap());
+            link.down.loss = "3%".parse().unwrap();
+        });
         let world = ran(&two);
         assert_eq!(world.room.in_flight, 0);
         assert_eq!(world.acks.free.len(), world.acks.slots.len());

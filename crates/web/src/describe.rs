@@ -8,6 +8,7 @@ use cellpace_path::{profile, radio};
 use serde::Serialize;
 
 use crate::Query;
+use crate::query::TRACE;
 
 #[derive(Serialize)]
 struct Choices {
@@ -105,8 +106,9 @@ pub(crate) fn describe() -> String {
 }
 
 fn defaults() -> Defaults {
-    let Query { trace, rtt, queue, loss, flows, duration, seed, .. } = Query::default();
-    Defaults { trace, rtt, queue, loss, flows, duration, seed }
+    let Query { path, flows, duration, seed, .. } = Query::default();
+    let [rtt, queue, loss] = ["rtt", "queue", "loss"].map(|field| path.text(field).to_owned());
+    Defaults { trace: TRACE.to_owned(), rtt, queue, loss, flows, duration, seed }
 }
 
 /// Profiles and radio layers.

@@ -3,9 +3,9 @@
 use std::fmt::Display;
 
 use cellpace_base::{ParamValue, parse_span};
+use cellpace_path::FieldError;
 use cellpace_path::schedule::TraceFiles;
-use cellpace_path::{DelaySpec, Handover, LossSpec, TraceSpec};
-use cellpace_sim::{FlowSpec, Scenario};
+use cellpace_sim::{FlowSpec, PathText, Scenario, SimError};
 use serde::{Deserialize, Serialize};
 
 /// Flows that share the link at most: the charts have a line for each.
@@ -13,22 +13,18 @@ const MAX_FLOWS: u64 = 16;
 /// The longest run: what a page should keep in memory and can draw.
 const MAX_DURATION: &str = "600s";
 
+/// What stands for a trace that is left out.
+pub(crate) const TRACE: &str = "lte-driving";
+
 /// One run. Every field but `cc` is an option of `cellpace compare` with its default and its form.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Query {
     /// The controller.
     pub cc: String,
-    /// When the link may deliver.
-    pub trace: String,
-    /// Round-trip delay without queueing.
-    pub rtt: String,
-    /// The queue in front of the link.
-    pub queue: String,
-    /// Random loss.
-    pub loss: String,
-    /// Handovers in the order of time.
-    pub handover: Vec<String>,
+    /// The path; without a trace `lte-driving`.
+    #[serde(flatten)]
+    pub path: PathText,
     /// Flows of the controller that share the link, 1 to 16.
     pub flows: String,
     /// Length of the run, at most 600 s.
@@ -42,11 +38,7 @@ impl Default for Query {
         let scenario = Scenario::default();
         Self {
             cc: String::new(),
-            trace: "lte-driving".to_owned(),
-            rtt: scenario.rtt.to_string(),
-            queue: scenario.queue.to_string(),
-            loss: "0%".to_owned(),
-            handover: Vec::new(),
+            path: PathText::default(),
             flows: "1".to_owned(),
             duration: scenario.duration.to_string(),
             seed: scenario.seed.to_string(),
@@ -97,42 +89,28 @@ impl Query {
             return Err(QueryError { field: "duration", error });
         }
         let flows = whole("flows", &self.flows, 1, MAX_FLOWS)?;
-        let handovers: Result<Vec<Handover>, _> =
-            self.handover.iter().map(|text| text.parse()).collect();
-        let handovers = named("handover", handovers)?;
-        named("handover", Handover::check_order(&handovers))?;
+        let mut path = self.path.clone();
+        if path.texts("trace").is_empty() {
+            path.set("trace", vec![TRACE.to_owned()]).map_err(QueryError::of_all)?;
+        }
         let scenario = Scenario {
-            trace: named("trace", TraceSpec::parse(&self.trace, files))?,
-            queue: named("queue", self.queue.parse())?,
-            rtt: named("rtt", DelaySpec::parse(&self.rtt, files))?,
-            loss: named("loss", LossSpec::parse(&self.loss, files))?,
-            handovers,
             flows: vec![FlowSpec::bulk(cc); flows as usize],
             duration,
             seed: whole("seed", &self.seed, 0, u64::MAX)?,
-            ..Scenario::default()
+            ..path.conditions(files)?
         };
         let checked = scenario.check().and_then(|()| scenario.check_delivers());
-        checked.map_err(|error| of_field(&error.to_string()))?;
+        checked.map_err(|error| match error {
+            SimError::Field(error) => error.into(),
+            error => QueryError::of_all(error),
+        })?;
         Ok(scenario)
     }
 }
 
-/// Errors of a scenario begin with the field that they are about.
-fn of_field(text: &str) -> QueryError {
-    const FIELDS: [(&str, &str); 5] = [
-        ("rtt: ", "rtt"),
-        ("trace: ", "trace"),
-        ("loss: ", "loss"),
-        ("the handover", "handover"),
-        ("the duration", "duration"),
-    ];
-    match FIELDS.iter().find(|(start, _)| text.starts_with(start)) {
-        Some((start, field)) if start.ends_with(' ') => {
-            QueryError { field, error: text[start.len()..].to_owned() }
-        }
-        Some((_, field)) => QueryError { field, error: text.to_owned() },
-        None => QueryError::of_all(text),
+impl From<FieldError> for QueryError {
+    fn from(FieldError { field, why }: FieldError) -> Self {
+        Self { field, error: why }
     }
 }
 
@@ -150,9 +128,9 @@ mod tests {
         let query: Query = serde_json::from_str(r#"{"cc":"cubic"}"#).unwrap();
         let scenario = query.scenario(&mut TraceFiles::none()).unwrap();
         let default = Scenario::default();
-        assert_eq!(scenario.trace.to_string(), "lte-driving");
-        assert_eq!(scenario.rtt.to_string(), "40ms");
-        assert_eq!(scenario.queue.to_string(), "droptail:2MB");
+        assert_eq!(scenario.trace().to_string(), "lte-driving");
+        assert_eq!(scenario.link.rtt().to_string(), "40ms");
+        assert_eq!(scenario.link.down.queue.to_string(), "droptail:2MB");
         assert_eq!((scenario.duration, scenario.skip), (default.duration, default.skip));
         assert_eq!((scenario.seed, scenario.bin), (default.seed, default.bin));
     }
@@ -172,7 +150,7 @@ mod tests {
             (r#"{"cc":"bbr","duration":"1h"}"#, "duration", "600s at most"),
             (r#"{"cc":"bbr","flows":"17"}"#, "flows", "from 1 to 16"),
             (r#"{"cc":"bbr","seed":"-1"}"#, "seed", "no whole number"),
-            (r#"{"cc":"bbr","duration":"1s"}"#, "", "skip (2s) leaves nothing"),
+            (r#"{"cc":"bbr","duration":"1s"}"#, "skip", "skip (2s) leaves nothing"),
         ] {
             let found = error_of(query);
             assert_eq!(found.field, field, "{query}: {found:?}");

@@ -13,7 +13,7 @@ use cellpace_report::write_atomically;
 use clap::Args;
 
 use super::model_file::{check_output, has_ending, save_model};
-use crate::compare::{of_option, once_each};
+use crate::compare::once_each;
 use crate::error::{CommandError, named};
 use crate::options::whole;
 use crate::output::{complain, print};
@@ -49,7 +49,7 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "STATES", default_value = "levels")]
     states: StatesChoice,
     #[command(flatten)]
-    link: BottleneckOptions,
+    link: BottleneckOptions<false>,
     /// Where to write the model; the samples instead (CSV) if the name ends with .csv
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode, CommandError> {
     let about = about(args, &training)?;
     end_cleanly_on_ctrl_c();
     let mut progress = Progress::new(training.runs(), "runs");
-    let logged = training.watch(None, &mut progress).map_err(of_option)?;
+    let logged = training.watch(None, &mut progress)?;
     progress.finish();
     let Some(logged) = logged else {
         complain("interrupted; nothing is saved");

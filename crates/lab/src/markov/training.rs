@@ -107,7 +107,6 @@ impl Training {
         for trace in &self.traces {
             for users in &self.users {
                 let scenario = Scenario {
-                    trace: trace.spec.clone(),
                     flows: vec![FlowSpec::bulk(self.teacher.clone()); *users as usize],
                     duration: self.duration.unwrap_or_else(|| trace.spec.default_duration()),
                     skip: Span::ZERO,
@@ -117,11 +116,9 @@ impl Training {
                     // The series are not used.
                     bin: Span::from_secs(1),
                     ..self.path.clone()
-                };
-                scenario
-                    .check()
-                    .and_then(|()| scenario.check_delivers())
-                    .map_err(LabError::invalid)?;
+                }
+                .with_link(|link| link.down.trace = Some(trace.spec.clone()));
+                scenario.check().and_then(|()| scenario.check_delivers())?;
                 plan.push(WatchedRun { trace: trace.name.clone(), scenario });
             }
         }

@@ -16,7 +16,7 @@ use crate::{LabError, shown_names};
 use super::controllers::{PlannedController, read_controllers};
 use super::files::PlanFiles;
 use super::plan::{Seeds, SweepPlan};
-use super::settings::{Alternative, PathSettings, Setting};
+use super::settings::{Alternative, PathSettings, Setting, path_fields};
 
 /// Cells of a plan at most: their numbers and what is known of each fit into memory.
 pub const MAX_CELLS: u64 = 100_000_000;
@@ -105,8 +105,8 @@ impl Cell {
             trace: self.trace.clone(),
             seed: scenario.seed,
             rtt_ms: scenario.base_rtt().as_millis_f64(),
-            queue: scenario.queue.to_string(),
-            loss: scenario.loss.mean_until(scenario.duration),
+            queue: scenario.link.down.queue.to_string(),
+            loss: scenario.link.down.loss.mean_until(scenario.duration),
             flows: scenario.flows.len() as u64,
             duration_s: scenario.duration.as_secs_f64(),
             skip_s: scenario.skip.as_secs_f64(),
@@ -234,13 +234,12 @@ impl Sweep {
         let parts = self.parts(number);
         let (mut mbps, mut length, mut trace_length) = (USUAL_MBPS, None, ENDLESS_DURATION);
         for (_, value) in &parts.values {
-            match &value.setting {
-                Setting::Trace(trace) => {
-                    mbps = trace.trace().map_or(USUAL_MBPS, |trace| trace.mean_rate().as_mbps());
-                    trace_length = trace.default_duration();
-                }
-                Setting::Duration(duration) => length = Some(*duration),
-                _ => {}
+            if let Some(trace) = value.setting.trace() {
+                mbps = trace.trace().map_or(USUAL_MBPS, |trace| trace.mean_rate().as_mbps());
+                trace_length = trace.default_duration();
+            }
+            if let Setting::Duration(duration) = &value.setting {
+                length = Some(*duration);
             }
         }
         let seconds = length.unwrap_or(trace_length).as_secs_f64();
@@ -390,7 +389,7 @@ fn swept_parameters(controllers: &[PlannedController]) -> Vec<SweptParameter> {
 /// Fields of which the cells have different values and that no other column shows.
 fn varying_fields(blocks: &[PathBlock]) -> Vec<&'static str> {
     let mut seen: BTreeMap<&'static str, BTreeSet<Option<&Alternative>>> = BTreeMap::new();
-    for field in super::settings::PATH_FIELDS {
+    for field in path_fields() {
         for block in blocks {
             let axis = block.axes.iter().find(|axis| axis.field == field);
             let written = axis.map(|axis| axis.alternatives.iter().map(|value| &value.written));
@@ -403,7 +402,7 @@ fn varying_fields(blocks: &[PathBlock]) -> Vec<&'static str> {
         }
     }
     let varies = |field: &&'static str| seen.get(field).is_some_and(|values| values.len() > 1);
-    let fields = super::settings::PATH_FIELDS.into_iter().filter(varies);
+    let fields = path_fields().filter(varies);
     fields.filter(|field| !SHOWN_FIELDS.contains(field)).collect()
 }
 
@@ -416,7 +415,7 @@ fn scenario(parts: &Parts<'_>) -> Scenario {
     let traffic = transfer.map_or(FlowTraffic::Bulk, FlowTraffic::Transfers);
     let flow = FlowSpec { traffic, ..FlowSpec::bulk(parts.controller.spec.clone()) };
     scenario.flows = vec![flow; flows as usize];
-    scenario.duration = duration.unwrap_or_else(|| scenario.trace.default_duration());
+    scenario.duration = duration.unwrap_or_else(|| scenario.trace().default_duration());
     scenario.start_traces_at(from);
     scenario.seed = parts.seed;
     scenario.bin = bin_width(&scenario, 1);

@@ -3,11 +3,12 @@
 use std::ops::RangeInclusive;
 
 use cellpace_base::nearest;
+use cellpace_path::PathField;
 use serde_json::{Map, Value};
 
 use crate::LabError;
 
-use super::settings::{Alternative, PATH_FIELDS};
+use super::settings::{self, Alternative, example};
 
 /// The fields of a plan beside those of a path.
 const OTHER_FIELDS: [&str; 3] = ["cc", "seeds", "path"];
@@ -52,9 +53,7 @@ impl SweepPlan {
         let Value::Object(document) = value else {
             return Err(LabError::invalid("a plan has fields, such as trace = \"lte-driving\""));
         };
-        check_fields(&document, |field| {
-            OTHER_FIELDS.contains(&field) || PATH_FIELDS.contains(&field)
-        })?;
+        check_fields(&document, |field| OTHER_FIELDS.contains(&field) || is_of_path(field))?;
         Ok(Self { document })
     }
 
@@ -135,7 +134,7 @@ impl SweepPlan {
                     "path: `{table}` is no table; write [[path]] and its fields below it"
                 )));
             };
-            check_fields(table, |field| PATH_FIELDS.contains(&field))
+            check_fields(table, is_of_path)
                 .map_err(|error| LabError::Invalid(format!("path[{at}]: {error}")))?;
             path_fields(&place, &self.document, table)
         };
@@ -167,7 +166,7 @@ impl Seeds {
     }
 }
 
-/// The alternatives of each field that is given, in the order of [`PATH_FIELDS`].
+/// The alternatives of each field that is given, in the order of [`settings::path_fields`].
 pub(super) type PathFields = Vec<(&'static str, Vec<Alternative>)>;
 
 fn path_fields(
@@ -176,7 +175,7 @@ fn path_fields(
     own: &Map<String, Value>,
 ) -> Result<PathFields, LabError> {
     let mut fields = Vec::new();
-    for field in PATH_FIELDS {
+    for field in settings::path_fields() {
         let (place, given) = match (own.get(field), plan.get(field)) {
             (Some(given), _) => (place, given),
             (None, Some(given)) => ("", given),
@@ -216,7 +215,9 @@ fn alternative(place: &str, field: &str, given: &Value) -> Result<Alternative, L
             example(field)
         ))),
         // Several at once, as an option that is repeated.
-        Value::Array(several) if field == "handover" => {
+        Value::Array(several)
+            if PathField::find(field).is_some_and(|field| field.is_repeatable) =>
+        {
             let text = |one: &Value| match one {
                 Value::String(text) => Ok(text.clone()),
                 other => Err(LabError::Invalid(format!("{place}: `{other}` is no text"))),
@@ -230,15 +231,8 @@ fn alternative(place: &str, field: &str, given: &Value) -> Result<Alternative, L
     }
 }
 
-fn example(field: &str) -> &'static str {
-    match field {
-        "trace" | "uplink" => "\"lte-driving\"",
-        "queue" => "\"droptail:2MB\"",
-        "loss" | "uplink_loss" => "\"1%\"",
-        "duration" => "\"60s\"",
-        "flows" => "2",
-        _ => "\"40ms\"",
-    }
+fn is_of_path(field: &str) -> bool {
+    settings::path_fields().any(|name| name == field)
 }
 
 pub(super) fn empty(place: &str) -> LabError {
@@ -258,7 +252,8 @@ fn check_fields(
     is_known: impl Fn(&str) -> bool,
 ) -> Result<(), LabError> {
     let Some(unknown) = document.keys().find(|field| !is_known(field)) else { return Ok(()) };
-    let known = || OTHER_FIELDS.into_iter().chain(PATH_FIELDS).filter(|field| is_known(field));
+    let known =
+        || OTHER_FIELDS.into_iter().chain(settings::path_fields()).filter(|field| is_known(field));
     let hint = match nearest(unknown, known()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("there are {}", known().collect::<Vec<_>>().join(", ")),

@@ -2,36 +2,38 @@
 
 use cellpace_base::{Span, parse_span};
 use cellpace_path::schedule::TraceFiles;
-use cellpace_path::{
-    DelaySpec, Handover, ImpairSpec, JitterSpec, LossSpec, PathError, QueueSpec, SendJitterSpec,
-    TraceSpec,
-};
+use cellpace_path::{DuplexSpec, PATH_FIELDS, PathField, SendJitterSpec, TraceSpec};
 use cellpace_sim::{AckPolicy, Scenario, TransferSpec};
 
 /// An alternative for one field: usually one text; several where a field may be repeated.
 pub(super) type Alternative = Vec<String>;
 
-/// The fields of a path, the trace first: those of a scenario, as `compare` has them as options.
-/// The order is that of the cells: the first changes most slowly.
-pub(super) const PATH_FIELDS: [&str; 17] = [
-    "trace",
-    "rtt",
-    "queue",
-    "loss",
-    "uplink",
-    "uplink_loss",
-    "impair",
-    "uplink_impair",
-    "jitter",
-    "send_jitter",
-    "handover",
-    "acks",
-    "flows",
-    "transfer",
-    "from",
-    "skip",
-    "duration",
+/// The fields of a plan beside [`PATH_FIELDS`] that a path may have, with an example of each.
+const RUN_FIELDS: [(&str, &str); 7] = [
+    ("send_jitter", "\"100%\""),
+    ("acks", "\"delayed:40ms\""),
+    ("flows", "2"),
+    ("transfer", "\"2MB,count=20\""),
+    ("from", "\"40ms\""),
+    ("skip", "\"40ms\""),
+    ("duration", "\"60s\""),
 ];
+
+/// The fields of a path, the trace first, as `compare` has them as options. The order is that of the
+/// cells: the first changes most slowly.
+pub(super) fn path_fields() -> impl Iterator<Item = &'static str> {
+    let of_run = RUN_FIELDS.iter().map(|(name, _)| *name);
+    PATH_FIELDS.iter().map(|field| field.name).chain(of_run)
+}
+
+/// What to write for a field.
+pub(super) fn example(field: &str) -> String {
+    let of_run = || RUN_FIELDS.iter().find(|(name, _)| *name == field);
+    match PathField::find(field) {
+        Some(field) => format!("\"{}\"", field.example),
+        None => of_run().map_or("\"40ms\"", |(_, example)| example).to_owned(),
+    }
+}
 
 /// Flows of a cell at most, as in `compare`.
 const MAX_FLOWS: u64 = 10_000;
@@ -39,17 +41,9 @@ const MAX_FLOWS: u64 = 10_000;
 /// What a field says, read.
 #[derive(Debug, Clone)]
 pub(super) enum Setting {
-    Trace(TraceSpec),
-    Rtt(DelaySpec),
-    Queue(QueueSpec),
-    Loss(LossSpec),
-    Uplink(TraceSpec),
-    UplinkLoss(LossSpec),
-    Impair(ImpairSpec),
-    UplinkImpair(ImpairSpec),
-    Jitter(JitterSpec),
+    /// A field of the path, in a link that has no other.
+    Path(&'static PathField, Box<DuplexSpec>),
     SendJitter(SendJitterSpec),
-    Handovers(Vec<Handover>),
     Acks(AckPolicy),
     Flows(u32),
     Transfer(Box<TransferSpec>),
@@ -59,28 +53,25 @@ pub(super) enum Setting {
 }
 
 impl Setting {
-    /// Reads an alternative of a field of [`PATH_FIELDS`].
+    /// Reads an alternative of a field of [`path_fields`].
     pub(super) fn read(
         field: &str,
         alternative: &Alternative,
         files: &mut TraceFiles<'_>,
     ) -> Result<Self, String> {
         let text = alternative.first().map_or("", String::as_str);
+        if let Some(field) = PathField::find(field) {
+            let mut link = DuplexSpec::default();
+            for text in alternative {
+                field.read(&mut link, text, files).map_err(|error| error.why)?;
+            }
+            return Ok(Self::Path(field, Box::new(link)));
+        }
         let read = |error: &dyn std::fmt::Display| error.to_string();
         Ok(match field {
-            "trace" => Self::Trace(TraceSpec::parse(text, files).map_err(|e| read(&e))?),
-            "rtt" => Self::Rtt(DelaySpec::parse(text, files).map_err(|e| read(&e))?),
-            "queue" => Self::Queue(text.parse::<QueueSpec>().map_err(|e| read(&e))?),
-            "loss" => Self::Loss(LossSpec::parse(text, files).map_err(|e| read(&e))?),
-            "uplink" => Self::Uplink(TraceSpec::parse(text, files).map_err(|e| read(&e))?),
-            "uplink_loss" => Self::UplinkLoss(LossSpec::parse(text, files).map_err(|e| read(&e))?),
-            "impair" => Self::Impair(text.parse::<ImpairSpec>().map_err(|e| read(&e))?),
-            "uplink_impair" => {
-                Self::UplinkImpair(text.parse::<ImpairSpec>().map_err(|e| read(&e))?)
+            "send_jitter" => {
+                Self::SendJitter(text.parse::<SendJitterSpec>().map_err(|e| read(&e))?)
             }
-            "jitter" => Self::Jitter(text.parse::<JitterSpec>().map_err(|e| read(&e))?),
-            "send_jitter" => Self::SendJitter(text.parse().map_err(|e: PathError| read(&e))?),
-            "handover" => Self::Handovers(handovers(alternative)?),
             "acks" => Self::Acks(text.parse::<AckPolicy>().map_err(|e| read(&e))?),
             "flows" => Self::Flows(flows(text)?),
             "transfer" => Self::Transfer(Box::new(TransferSpec::parse(text, files)?)),
@@ -90,13 +81,14 @@ impl Setting {
             other => return Err(format!("no field of a path: {other}")),
         })
     }
-}
 
-fn handovers(alternative: &Alternative) -> Result<Vec<Handover>, String> {
-    let read = |text: &String| text.parse::<Handover>().map_err(|error| error.to_string());
-    let handovers = alternative.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    Handover::check_order(&handovers).map_err(|error| error.to_string())?;
-    Ok(handovers)
+    /// The trace, if that is what it sets.
+    pub(super) fn trace(&self) -> Option<&TraceSpec> {
+        match self {
+            Self::Path(PathField { name: "trace", .. }, link) => link.down.trace.as_ref(),
+            _ => None,
+        }
+    }
 }
 
 fn flows(text: &str) -> Result<u32, String> {
@@ -127,17 +119,8 @@ impl PathSettings {
     pub(super) fn set(&mut self, setting: &Setting) {
         let scenario = &mut self.scenario;
         match setting.clone() {
-            Setting::Trace(trace) => scenario.trace = trace,
-            Setting::Rtt(rtt) => scenario.rtt = rtt,
-            Setting::Queue(queue) => scenario.queue = queue,
-            Setting::Loss(loss) => scenario.loss = loss,
-            Setting::Uplink(uplink) => scenario.uplink = Some(uplink),
-            Setting::UplinkLoss(loss) => scenario.uplink_loss = loss,
-            Setting::Impair(impair) => scenario.impair = impair,
-            Setting::UplinkImpair(impair) => scenario.uplink_impair = impair,
-            Setting::Jitter(jitter) => scenario.jitter = jitter,
+            Setting::Path(field, link) => field.copy(&mut scenario.link, &link),
             Setting::SendJitter(jitter) => scenario.send_jitter = jitter,
-            Setting::Handovers(handovers) => scenario.handovers = handovers,
             Setting::Acks(acks) => scenario.acks = acks,
             Setting::Flows(flows) => self.flows = flows,
             Setting::Transfer(transfer) => self.transfer = Some(*transfer),

@@ -58,15 +58,13 @@ fn restless(cc: &str) -> Scenario {
         ..OnOffFiles::default()
     };
     let files = FlowSpec { traffic: FlowTraffic::OnOffFiles(onoff), ..bulk.clone() };
-    Scenario {
-        trace: "onoff:8mbit,on=3s,off=1s".parse().unwrap(),
-        uplink: Some("onoff:1mbit,on=5s,off=700ms".parse().unwrap()),
-        queue: "red".parse().unwrap(),
-        loss: "0.5%".parse().unwrap(),
-        flows: vec![bulk, files],
-        duration: Span::from_secs(15),
-        ..Scenario::default()
-    }
+    Scenario { flows: vec![bulk, files], duration: Span::from_secs(15), ..Scenario::default() }
+        .with_link(|link| {
+            link.down.trace = Some("onoff:8mbit,on=3s,off=1s".parse().unwrap());
+            link.up.trace = Some("onoff:1mbit,on=5s,off=700ms".parse().unwrap());
+            link.down.queue = "red".parse().unwrap();
+            link.down.loss = "0.5%".parse().unwrap();
+        })
 }
 
 #[test]

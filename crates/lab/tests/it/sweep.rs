@@ -133,10 +133,10 @@ fn rows_have_the_figures_of_an_experiment_and_the_parameters_of_the_plan() {
         seeds: vec![2],
         duration: Some(cellpace_base::Span::from_secs(3)),
         path: cellpace_lab::Scenario {
-            rtt: cellpace_path::DelaySpec::constant(cellpace_base::Span::from_millis(20)),
             skip: cellpace_base::Span::from_secs(1),
             ..Default::default()
-        },
+        }
+        .with_link(|link| link.set_rtt(cellpace_base::Span::from_millis(20).into())),
         ..Experiment::default()
     };
     let runs = experiment.run(Some(1), &mut ()).unwrap().runs;

@@ -253,7 +253,7 @@ mod tests {
         assert!(lost.is_empty());
         // Of each two that arrive one leaves: at 201 ms the head has waited for 101.
         assert_eq!((marked[0], marked.len()), (201, 2_000 - 201));
-        assert_eq!(signals("target=60s,ce_threshold=100ms", Ecn::NotEct).1, []);
+        assert_eq!(signals("target=60s,ce_threshold=100ms", Ecn::NotEct).1, [0_u64; 0]);
     }
 
     /// A queue on a link that takes one packet each millisecond.

@@ -10,12 +10,12 @@ const SECONDS: u64 = 30;
 
 fn scenario(cc: &str, trace: &str, seed: u64) -> Scenario {
     Scenario {
-        trace: trace.parse().unwrap(),
         duration: Span::from_secs(SECONDS),
         seed,
         flows: vec![FlowSpec::bulk(cc.parse().unwrap())],
         ..Scenario::default()
     }
+    .with_link(|link| link.down.trace = Some(trace.parse().unwrap()))
 }
 
 fn over(sender: &str, scenario: &Scenario) -> Outcome {
@@ -86,9 +86,9 @@ fn the_same_seed_gives_the_same_packets_events_and_figures_in_whatever_steps() {
     for sender in ["noq", "quinn", "noq:cc=newreno", "quinn:cc=bbr"] {
         let scenario = Scenario {
             flows: vec![FlowSpec::bulk("verus".parse().unwrap()); 2],
-            loss: "0.1%".parse().unwrap(),
             ..scenario("verus", "lte-driving", 3)
-        };
+        }
+        .with_link(|link| link.down.loss = "0.1%".parse().unwrap());
         let run = |steps: u64| {
             let mut simulation = Simulation::new(&scenario, sender.parse().unwrap()).unwrap();
             let mut shown = Shown::default();

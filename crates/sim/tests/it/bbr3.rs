@@ -9,14 +9,12 @@ use cellpace_measure::{Figures, jain_index};
 use cellpace_sim::{FlowSpec, Scenario};
 
 fn figures(flows: Vec<FlowSpec>, trace: &str, queue: &str, seconds: u64, skip: u64) -> Figures {
-    let scenario = Scenario {
-        trace: trace.parse().unwrap(),
-        queue: queue.parse().unwrap(),
-        flows,
-        duration: secs(seconds),
-        skip: secs(skip),
-        ..Scenario::default()
-    };
+    let scenario =
+        Scenario { flows, duration: secs(seconds), skip: secs(skip), ..Scenario::default() }
+            .with_link(|link| {
+                link.down.trace = Some(trace.parse().unwrap());
+                link.down.queue = queue.parse().unwrap();
+            });
     outcome(&scenario).figures
 }
 

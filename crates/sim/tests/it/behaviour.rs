@@ -30,11 +30,11 @@ fn path() -> Scenario {
 }
 
 fn over(trace: &str) -> Scenario {
-    Scenario { trace: trace.parse().unwrap(), ..path() }
+    path().with_link(|link| link.down.trace = Some(trace.parse().unwrap()))
 }
 
 fn behind(queue: &str) -> Scenario {
-    Scenario { queue: queue.parse().unwrap(), ..path() }
+    path().with_link(|link| link.down.queue = queue.parse().unwrap())
 }
 
 fn alone(cc: &str, path: &Scenario) -> Figures {
@@ -85,7 +85,7 @@ fn steady_link() {
 
 #[test]
 fn random_loss() {
-    let lossy = |loss: &str| Scenario { loss: loss.parse().unwrap(), ..path() };
+    let lossy = |loss: &str| path().with_link(|link| link.down.loss = loss.parse().unwrap());
     insta::assert_snapshot!(table(&[("1 %", lossy("1%")), ("bursts", lossy("ge:p=0.5%,r=30%")),]));
 }
 

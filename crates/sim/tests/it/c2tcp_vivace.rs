@@ -8,13 +8,15 @@ use cellpace_sim::{FlowSpec, Scenario};
 
 fn alone(cc: &str, seconds: u64, skip: u64) -> Scenario {
     Scenario {
-        trace: "constant:12mbit".parse().unwrap(),
-        queue: "droptail:300kB".parse().unwrap(),
         flows: vec![bulk(cc)],
         duration: secs(seconds),
         skip: secs(skip),
         ..Scenario::default()
     }
+    .with_link(|link| {
+        link.down.trace = Some("constant:12mbit".parse().unwrap());
+        link.down.queue = "droptail:300kB".parse().unwrap();
+    })
 }
 
 fn figures(scenario: &Scenario) -> Figures {
@@ -29,7 +31,7 @@ fn settled(cc: &str, change: impl FnOnce(&mut Scenario)) -> Figures {
 }
 
 fn with_loss(cc: &str, loss: &str) -> f64 {
-    settled(cc, |scenario| scenario.loss = loss.parse().unwrap()).utilization
+    settled(cc, |scenario| scenario.link.down.loss = loss.parse().unwrap()).utilization
 }
 
 /// Two flows, the second from 5 s on, in the last of two minutes.
@@ -41,7 +43,7 @@ fn two(cc: &str) -> Figures {
 /// 12 Mbit/s, from 20 s on a fifth of it, from 40 s on 12 again.
 fn stepped(cc: &str, from: u64, to: u64) -> Figures {
     let trace = "step:12mbit/20s,2400kbit/20s,12mbit/100s".parse().unwrap();
-    figures(&Scenario { trace, ..alone(cc, to, from) })
+    figures(&alone(cc, to, from).with_link(|link| link.down.trace = Some(trace)))
 }
 
 fn beside_cubic(cc: &str) -> f64 {
@@ -74,7 +76,7 @@ fn c2tcp_section_8_alone() {
 fn c2tcp_section_8_the_queue_does_not_depend_on_the_buffer() {
     let queue = |buffer: &str| {
         let figures = settled("c2tcp:tune=0s", |scenario| {
-            scenario.queue = format!("droptail:{buffer}").parse().unwrap();
+            scenario.link.down.queue = format!("droptail:{buffer}").parse().unwrap();
         });
         figures.queue_delay_ms.mean
     };
@@ -93,7 +95,7 @@ fn c2tcp_section_8_random_loss() {
         within(five, at_five);
     }
     let mut lossy = alone("c2tcp", 60, 20);
-    lossy.loss = "1%".parse().unwrap();
+    lossy.link.down.loss = "1%".parse().unwrap();
     let series = outcome(&lossy).series.inspected;
     let factors = series.iter().find(|series| series.name == "set_point_factor").unwrap();
     let late = &factors.values[300..];
@@ -132,7 +134,7 @@ fn c2tcp_section_8_starves_beside_cubic_in_a_deep_buffer() {
 fn vivace_section_9_alone() {
     for buffer in ["60kB", "300kB", "1200kB"] {
         let figures = settled("vivace", |scenario| {
-            scenario.queue = format!("droptail:{buffer}").parse().unwrap();
+            scenario.link.down.queue = format!("droptail:{buffer}").parse().unwrap();
         });
         within(figures.utilization, 0.90..=0.97);
         within(figures.queue_delay_ms.mean, 0.5..=6.0);

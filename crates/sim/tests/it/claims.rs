@@ -89,11 +89,9 @@ static ON_PROFILES: LazyLock<Vec<Comparison>> = LazyLock::new(profiles);
 static ON_TRACES: LazyLock<Vec<Comparison>> = LazyLock::new(traces);
 
 fn profiles() -> Vec<Comparison> {
-    let path = |name: &str, seed| Scenario {
-        trace: name.parse().unwrap(),
-        duration: secs(150),
-        seed,
-        ..Scenario::default()
+    let path = |name: &str, seed| {
+        Scenario { duration: secs(150), seed, ..Scenario::default() }
+            .with_link(|link| link.down.trace = Some(name.parse().unwrap()))
     };
     let on = |name| [1, 2].map(|seed| Comparison::on(name, &path(name, seed)));
     PROFILES.into_iter().flat_map(on).collect()
@@ -115,7 +113,8 @@ fn traces() -> Vec<Comparison> {
     let on = |name: &String| {
         let trace = TraceSpec::parse(name, &mut files).unwrap();
         let duration = trace.period().unwrap().min(secs(300));
-        let path = Scenario { trace, duration, ..Scenario::default() };
+        let path = Scenario { duration, ..Scenario::default() }
+            .with_link(|link| link.down.trace = Some(trace));
         Comparison::on(name.rsplit('/').next().unwrap(), &path)
     };
     names.iter().map(on).collect()

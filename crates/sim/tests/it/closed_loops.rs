@@ -126,7 +126,9 @@ fn baselines_section_7_medians() {
 fn westwood_g9_random_loss_leaves_twice_newrenos_throughput() {
     let lossy = |cc: &str| {
         let alone = lone(cc, "constant:12mbit", "droptail:2MB", 60);
-        outcome(&Scenario { loss: "1%".parse().unwrap(), ..alone }).figures.throughput_mbps
+        outcome(&alone.with_link(|link| link.down.loss = "1%".parse().unwrap()))
+            .figures
+            .throughput_mbps
     };
     let (westwood, newreno) = (lossy("westwood"), lossy("newreno"));
     assert!(westwood >= 2.0 * newreno, "{westwood} and {newreno} Mbit/s");
@@ -169,7 +171,7 @@ fn baselines_section_7_verus_r_6_needs_more_than_five_bdp() {
 #[test]
 fn hystart_pp_section_5_losses_of_the_start() {
     let lost = |cc: &str, trace: &str, rtt: &str, queue: &str| {
-        let path = Scenario { rtt: rtt.parse().unwrap(), ..lone(cc, trace, queue, 3) };
+        let path = lone(cc, trace, queue, 3).with_link(|link| link.set_rtt(rtt.parse().unwrap()));
         outcome(&Scenario { skip: Span::ZERO, ..path }).figures.lost as f64
     };
     let both = |trace, rtt, queue| {

@@ -17,10 +17,9 @@ fn ms(ms: u64) -> Span {
 
 /// 12 Mbit/s for 20 s, and handovers.
 fn handed_over(cc: &str, handovers: &[&str]) -> Scenario {
-    Scenario {
-        handovers: handovers.iter().map(|text| text.parse().unwrap()).collect(),
-        ..lone(cc, "constant:12mbit", "droptail:2MB", 20)
-    }
+    lone(cc, "constant:12mbit", "droptail:2MB", 20).with_link(|link| {
+        link.set_handovers(handovers.iter().map(|text| text.parse().unwrap()).collect());
+    })
 }
 
 #[test]
@@ -133,11 +132,8 @@ fn a_handover_is_no_capacity_and_contradictions_are_refused() {
 /// One packet a millisecond, 40 ms, a deep queue, and a handover of 50 ms at 10 s.
 fn handed_over_once(cc: &str, length_ms: u64, queue_lost: bool) -> Scenario {
     let handover = Handover { length: ms(length_ms), queue_lost, ..Handover::at(at_ms(10_000)) };
-    Scenario {
-        handovers: vec![handover],
-        skip: Span::ZERO,
-        ..lone(cc, "constant:12mbit", "infinite", 20)
-    }
+    Scenario { skip: Span::ZERO, ..lone(cc, "constant:12mbit", "infinite", 20) }
+        .with_link(|link| link.set_handovers(vec![handover]))
 }
 
 #[test]
@@ -172,7 +168,7 @@ fn signal_false_keeps_handovers_from_controllers() {
     });
     let mut scenario =
         Scenario { flows: vec![FlowSpec::bulk(own)], ..handed_over("fixed", &["5s", "9s"]) };
-    scenario.handovers[0].signal = false;
+    scenario.link.down.handovers[0].signal = false;
     run(&scenario).unwrap();
     assert_eq!(*changes.lock().unwrap(), [at_ms(9_050)]);
 }
@@ -328,7 +324,7 @@ fn handover_g3_a_share_of_them_are_radio_link_failures() {
 fn charts_get_the_events_that_the_observer_sees() {
     let mut scenario = with_handover("at = '10s'\nlength = '2s'");
     scenario.skip = Span::ZERO;
-    scenario.queue = "droptail:30pkts".parse().unwrap();
+    scenario.link.down.queue = "droptail:30pkts".parse().unwrap();
     scenario.flows = vec![FlowSpec::bulk("newreno".parse().unwrap())];
     let (outcome, log) = observed(&scenario);
     let events = &outcome.series.events;

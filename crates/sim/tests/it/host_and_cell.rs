@@ -16,13 +16,15 @@ fn ms(ms: u64) -> Span {
 fn from_one_host(cc: &str, rtts: &[u64], seconds: u64) -> Scenario {
     let flow = |rtt: &u64| FlowSpec { rtt: Some(ms(*rtt)), ..bulk(cc) };
     Scenario {
-        trace: "constant:60mbit".parse().unwrap(),
-        queue: "infinite".parse().unwrap(),
         bottleneck: Bottleneck::Sender(HostBuffers::default()),
         flows: rtts.iter().map(flow).collect(),
         duration: secs(seconds),
         ..Scenario::default()
     }
+    .with_link(|link| {
+        link.down.trace = Some("constant:60mbit".parse().unwrap());
+        link.down.queue = "infinite".parse().unwrap();
+    })
 }
 
 fn rates(figures: &Figures) -> Vec<f64> {
@@ -102,11 +104,11 @@ fn g7_the_whole_rtt_lies_behind_the_host() {
 #[test]
 fn g7b_a_small_window_beside_a_large_one_behind_fair_queues() {
     let scenario = Scenario {
-        queue: "fq:limit=1000pkts,quantum=1514B".parse().unwrap(),
         flows: vec![bulk("fixed:cwnd=10pkts"), bulk("fixed:cwnd=400pkts")],
         duration: secs(20),
         ..Scenario::default()
-    };
+    }
+    .with_link(|link| link.down.queue = "fq:limit=1000pkts,quantum=1514B".parse().unwrap());
     let figures = outcome(&scenario).figures;
     let small = &figures.per_flow[0];
     assert!((small.throughput_mbps - 2.9).abs() <= 0.2, "{small:?}");
@@ -172,21 +174,24 @@ fn five_or_fifteen(seed: u64) -> TraceSpec {
 
 /// Two backlogged users with channels of their own.
 fn own_channels(channels: [TraceSpec; 2], tti: Span, scheduler: &str) -> Vec<f64> {
+    let shared = channels[0].clone();
     let [one, two] = channels;
     let user = |name: &str, trace| UserSpec { name: name.into(), trace: Some(trace) };
     let flow = |name: &str| FlowSpec { user: Some(name.into()), ..udp("40mbit") };
-    let figures = outcome(&Scenario {
-        trace: one.clone(),
-        cell: Some(CellSpec {
-            tti,
-            scheduler: scheduler.parse().unwrap(),
-            users: vec![user("one", one), user("two", two)],
-            queue: "droptail:1MB".parse().unwrap(),
-        }),
-        flows: vec![flow("one"), flow("two")],
-        duration: secs(120),
-        ..Scenario::default()
-    })
+    let figures = outcome(
+        &Scenario {
+            cell: Some(CellSpec {
+                tti,
+                scheduler: scheduler.parse().unwrap(),
+                users: vec![user("one", one), user("two", two)],
+                queue: "droptail:1MB".parse().unwrap(),
+            }),
+            flows: vec![flow("one"), flow("two")],
+            duration: secs(120),
+            ..Scenario::default()
+        }
+        .with_link(|link| link.down.trace = Some(shared)),
+    )
     .figures;
     assert!(figures.utilization < 1.001, "{}", figures.utilization);
     rates(&figures)

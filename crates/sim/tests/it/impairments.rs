@@ -8,20 +8,17 @@ use cellpace_sim::Scenario;
 use crate::common::{lone, observed, outcome, secs, udp};
 
 fn impaired(cc: &str, impair: &str) -> Scenario {
-    Scenario {
-        impair: impair.parse().unwrap(),
-        skip: secs(1),
-        ..lone(cc, "constant:12mbit", "droptail:2MB", 10)
-    }
+    Scenario { skip: secs(1), ..lone(cc, "constant:12mbit", "droptail:2MB", 10) }
+        .with_link(|link| link.down.impair = impair.parse().unwrap())
 }
 
 #[test]
 fn a_queue_in_time_or_bdp_is_that_in_bytes() {
     let of = |queue: &str| {
-        outcome(&Scenario {
-            rtt: Span::from_millis(100).into(),
-            ..lone("cubic", "step:12mbit/1s,4mbit/1s", queue, 20)
-        })
+        outcome(
+            &lone("cubic", "step:12mbit/1s,4mbit/1s", queue, 20)
+                .with_link(|link| link.set_rtt(Span::from_millis(100).into())),
+        )
         .figures
     };
     // 8 Mbit/s in the mean for 25 ms, a quarter of the RTT.
@@ -35,7 +32,8 @@ fn a_queue_in_time_or_bdp_is_that_in_bytes() {
 fn every_controller_gets_on_with_all_impairments() {
     let all = "reorder=2%/8ms,duplicate=5%,corrupt=0.1%";
     for info in registry() {
-        let scenario = Scenario { uplink_impair: all.parse().unwrap(), ..impaired(info.name, all) };
+        let scenario =
+            impaired(info.name, all).with_link(|link| link.up.impair = all.parse().unwrap());
         let (outcome, log) = observed(&scenario);
         let is_duplicate = log.records.iter().any(|record| record.fate == Fate::Duplicate);
         assert!(is_duplicate && outcome.figures.packets > 10, "{}", info.name);

@@ -114,24 +114,26 @@ fn scenario() -> impl Strategy<Value = Scenario> {
                 flows.iter_mut().for_each(|flow| flow.rtt = None);
             }
             Scenario {
-                trace: trace.parse().unwrap(),
-                queue: queue.parse().unwrap(),
-                loss: loss.parse().unwrap(),
-                uplink: uplink.map(|text| text.parse().unwrap()),
-                uplink_loss: uplink_loss.parse().unwrap(),
-                impair: impair.parse().unwrap(),
-                uplink_impair: uplink_impair.parse().unwrap(),
-                handovers,
-                jitter: cellpace_path::JitterSpec::default(),
                 acks: acks.parse().unwrap(),
                 duration: ms(duration),
                 skip: ms(skip),
                 bin: ms(bin),
-                rtt,
                 seed,
                 flows,
                 ..Scenario::default()
             }
+            .with_link(|link| {
+                link.down.trace = Some(trace.parse().unwrap());
+                link.down.queue = queue.parse().unwrap();
+                link.down.loss = loss.parse().unwrap();
+                link.up.trace = uplink.map(|text| text.parse().unwrap());
+                link.up.loss = uplink_loss.parse().unwrap();
+                link.down.impair = impair.parse().unwrap();
+                link.up.impair = uplink_impair.parse().unwrap();
+                link.set_handovers(handovers);
+                link.down.jitter = cellpace_path::JitterSpec::default();
+                link.set_rtt(rtt);
+            })
         },
     )
 }
@@ -150,8 +152,8 @@ fn check_times(record: &PacketRecord, scenario: &Scenario) {
     assert!(packet.sent_at <= packet.enqueued_at, "{packet:?}");
     assert!(packet.enqueued_at <= packet.dequeued_at, "{packet:?}");
     assert!(packet.dequeued_at <= packet.departed_at, "{packet:?}");
-    let Some(general) = scenario.rtt.as_constant() else { return };
-    let changes = scenario.handovers.iter().filter(|handover| handover.end() <= packet.sent_at);
+    let Some(general) = scenario.link.rtt().as_constant() else { return };
+    let changes = scenario.handovers().iter().filter(|handover| handover.end() <= packet.sent_at);
     let general = changes.filter_map(|handover| handover.rtt).next_back().unwrap_or(general);
     let one_way = flow.rtt.unwrap_or(general) / 2;
     // Halves of delays are cut to whole nanoseconds.
@@ -176,7 +178,7 @@ fn check_conservation(log: &Log, scenario: &Scenario) {
         if record.fate == Fate::Delivered {
             let before = delivered.insert(connection, number);
             let in_order = before.is_none_or(|before| before < number);
-            assert!(in_order || scenario.impair.reorder > 0.0, "overtaken: {record:?}");
+            assert!(in_order || scenario.link.down.impair.reorder > 0.0, "overtaken: {record:?}");
         }
     }
     let sent: usize = numbers.values().map(BTreeSet::len).sum();
@@ -217,8 +219,8 @@ fn check_figures(outcome: &Outcome, log: &Log, scenario: &Scenario) {
         let bits: u64 = while_on.map(|record| u64::from(record.packet.size) * 8).sum();
         let expected = if off > on { bits as f64 / 1e6 / (off - on).as_secs_f64() } else { 0.0 };
         assert!(close(flow.throughput_mbps, expected), "{} {expected}", flow.throughput_mbps);
-        let first = spec.rtt.or(scenario.rtt.as_constant()).unwrap_or(ms(10));
-        let changed = scenario.handovers.iter().filter_map(|handover| handover.rtt);
+        let first = spec.rtt.or(scenario.link.rtt().as_constant()).unwrap_or(ms(10));
+        let changed = scenario.handovers().iter().filter_map(|handover| handover.rtt);
         let base = changed.fold(first, Span::min).as_millis_f64();
         let rtt = flow.rtt_ms_seen;
         // All zero where there was no sample; the sketch rounds to a thousandth.
@@ -301,14 +303,16 @@ proptest! {
 /// Flows draw from streams of their own.
 #[test]
 fn another_seed_is_another_run_where_something_is_random() {
-    let random = |seed| Scenario {
-        loss: "2%".parse().unwrap(),
-        flows: vec![bulk("cubic")],
-        duration: Span::from_secs(5),
-        seed,
-        ..Scenario::default()
+    let random = |seed| {
+        Scenario {
+            flows: vec![bulk("cubic")],
+            duration: Span::from_secs(5),
+            seed,
+            ..Scenario::default()
+        }
+        .with_link(|link| link.down.loss = "2%".parse().unwrap())
     };
     assert_ne!(outcome(&random(1)).figures, outcome(&random(2)).figures);
-    let certain = |seed| Scenario { loss: "0%".parse().unwrap(), ..random(seed) };
+    let certain = |seed| random(seed).with_link(|link| link.down.loss = "0%".parse().unwrap());
     assert_eq!(outcome(&certain(1)).figures, outcome(&certain(2)).figures);
 }

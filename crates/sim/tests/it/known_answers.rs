@@ -72,11 +72,8 @@ fn fixed_windows_share_the_link_by_their_sizes() {
 
 #[test]
 fn a_flood_of_twice_the_rate_loses_half_and_keeps_the_queue_full() {
-    let flood = Scenario {
-        queue: "droptail:50pkts".parse().unwrap(),
-        skip: secs(1),
-        ..scenario(vec![udp("24mbit")], 10)
-    };
+    let flood = Scenario { skip: secs(1), ..scenario(vec![udp("24mbit")], 10) }
+        .with_link(|link| link.down.queue = "droptail:50pkts".parse().unwrap());
     let (outcome, log) = observed(&flood);
     let figures = outcome.figures;
     assert_eq!(figures.utilization, 1.0);
@@ -93,7 +90,8 @@ fn a_flood_of_twice_the_rate_loses_half_and_keeps_the_queue_full() {
 
 #[test]
 fn random_loss_takes_its_share() {
-    let lossy = Scenario { loss: "10%".parse().unwrap(), ..scenario(vec![udp("6mbit")], 100) };
+    let lossy =
+        scenario(vec![udp("6mbit")], 100).with_link(|link| link.down.loss = "10%".parse().unwrap());
     let figures = outcome(&lossy).figures;
     let share = figures.lost as f64 / (figures.lost + figures.packets) as f64;
     assert!((share - 0.1).abs() < 0.005, "{share}");
@@ -133,11 +131,8 @@ fn a_single_packet_waits_for_the_delay_of_its_ack() {
 #[test]
 fn a_slow_uplink_limits_the_acks_and_with_them_the_data() {
     // An opportunity carries 25 acks of 60 bytes: 500 acks a second.
-    let slow = Scenario {
-        uplink: Some("constant:240kbit".parse().unwrap()),
-        skip: secs(2),
-        ..scenario(vec![bulk("fixed:cwnd=100pkts")], 20)
-    };
+    let slow = Scenario { skip: secs(2), ..scenario(vec![bulk("fixed:cwnd=100pkts")], 20) }
+        .with_link(|link| link.up.trace = Some("constant:240kbit".parse().unwrap()));
     let figures = outcome(&slow).figures;
     assert!(near(figures.throughput_mbps, 6.0, 0.01), "{}", figures.throughput_mbps);
     assert!(near(figures.rtt_ms_seen.mean, 200.0, 0.02), "{:?}", figures.rtt_ms_seen);
@@ -148,11 +143,8 @@ fn a_slow_uplink_limits_the_acks_and_with_them_the_data() {
 #[test]
 fn lost_acks_are_made_up_for_by_the_next() {
     for (loss, per_ack) in [("0%", 1.0), ("20%", 1.25), ("50%", 2.0), ("75%", 4.0)] {
-        let lossy = Scenario {
-            uplink_loss: loss.parse().unwrap(),
-            skip: secs(2),
-            ..scenario(vec![bulk("fixed:cwnd=100pkts")], 30)
-        };
+        let lossy = Scenario { skip: secs(2), ..scenario(vec![bulk("fixed:cwnd=100pkts")], 30) }
+            .with_link(|link| link.up.loss = loss.parse().unwrap());
         let (outcome, log) = observed(&lossy);
         let mut instants: Vec<Time> = log.records.iter().map(|r| r.packet.sent_at).collect();
         instants.dedup();
@@ -166,11 +158,8 @@ fn lost_acks_are_made_up_for_by_the_next() {
 
 #[test]
 fn without_any_ack_a_sender_has_its_window_and_its_timeouts() {
-    let deaf = Scenario {
-        uplink_loss: "100%".parse().unwrap(),
-        skip: Span::ZERO,
-        ..scenario(vec![bulk("fixed:cwnd=10pkts")], 20)
-    };
+    let deaf = Scenario { skip: Span::ZERO, ..scenario(vec![bulk("fixed:cwnd=10pkts")], 20) }
+        .with_link(|link| link.up.loss = "100%".parse().unwrap());
     let outcome = outcome(&deaf);
     assert_eq!(outcome.figures.lost, 0);
     assert_eq!(outcome.figures.rtt_ms_seen.mean, 0.0, "no ack, no sample");
@@ -183,7 +172,8 @@ fn without_any_ack_a_sender_has_its_window_and_its_timeouts() {
 fn flows_see_their_own_rtt() {
     let with_rtt = |ms| FlowSpec { rtt: Some(Span::from_millis(ms)), ..bulk("fixed:cwnd=1pkts") };
     let flows = vec![with_rtt(20), bulk("fixed:cwnd=1pkts"), with_rtt(300)];
-    let own = Scenario { trace: "constant:120mbit".parse().unwrap(), ..scenario(flows, 20) };
+    let own = scenario(flows, 20)
+        .with_link(|link| link.down.trace = Some("constant:120mbit".parse().unwrap()));
     let figures = outcome(&own).figures;
     let seen: Vec<f64> = figures.per_flow.iter().map(|flow| flow.rtt_ms_seen.p50).collect();
     for (seen, expected) in seen.iter().zip([20.0, 40.0, 300.0]) {
@@ -219,10 +209,8 @@ fn nothing_is_sent_at_the_instant_of_the_stop() {
 
 #[test]
 fn a_path_without_delay_works() {
-    let near = Scenario {
-        rtt: "0ms".parse().unwrap(),
-        ..scenario(vec![bulk("cubic"), bulk("verus"), bulk("bbr"), udp("1mbit")], 5)
-    };
+    let near = scenario(vec![bulk("cubic"), bulk("verus"), bulk("bbr"), udp("1mbit")], 5)
+        .with_link(|link| link.set_rtt("0ms".parse().unwrap()));
     let figures = outcome(&near).figures;
     assert!(figures.utilization > 0.99, "{}", figures.utilization);
 }
@@ -230,11 +218,13 @@ fn a_path_without_delay_works() {
 #[test]
 fn a_path_that_delivers_nothing_ends_all_the_same() {
     let ccs = cellpace_cc::registry().iter().map(|info| bulk(info.name));
-    let dead = Scenario { trace: "constant:0mbit".parse().unwrap(), ..scenario(ccs.collect(), 30) };
+    let dead = scenario(ccs.collect(), 30)
+        .with_link(|link| link.down.trace = Some("constant:0mbit".parse().unwrap()));
     let figures = outcome(&dead).figures;
     assert_eq!((figures.packets, figures.utilization), (0, 0.0));
     let ccs = cellpace_cc::registry().iter().map(|info| bulk(info.name));
-    let lossy = Scenario { loss: "100%".parse().unwrap(), ..scenario(ccs.collect(), 30) };
+    let lossy =
+        scenario(ccs.collect(), 30).with_link(|link| link.down.loss = "100%".parse().unwrap());
     let figures = outcome(&lossy).figures;
     assert_eq!((figures.packets, figures.utilization), (0, 0.0));
     assert!(figures.lost > 0);
@@ -244,10 +234,8 @@ fn a_path_that_delivers_nothing_ends_all_the_same() {
 /// only late, so Cubic takes the reduction back.
 #[test]
 fn a_timeout_in_an_outage_is_taken_back_when_the_old_packets_come() {
-    let outage = Scenario {
-        trace: "onoff:12mbit,on=5s,off=3s".parse().unwrap(),
-        ..scenario(vec![bulk("cubic")], 11)
-    };
+    let outage = scenario(vec![bulk("cubic")], 11)
+        .with_link(|link| link.down.trace = Some("onoff:12mbit,on=5s,off=3s".parse().unwrap()));
     let (outcome, log) = observed(&outage);
     let times = |wanted: fn(&Event) -> bool| -> Vec<f64> {
         let found = log.events.iter().filter(|(_, _, event)| wanted(event));
@@ -269,10 +257,8 @@ fn a_timeout_in_an_outage_is_taken_back_when_the_old_packets_come() {
 
 #[test]
 fn an_outage_in_which_everything_is_lost_is_survived() {
-    let outage = Scenario {
-        loss: "step:0%/5s,100%/3s".parse().unwrap(),
-        ..scenario(vec![bulk("cubic")], 30)
-    };
+    let outage = scenario(vec![bulk("cubic")], 30)
+        .with_link(|link| link.down.loss = "step:0%/5s,100%/3s".parse().unwrap());
     let (outcome, log) = observed(&outage);
     let late = log.delivered().filter(|record| record.packet.departed_at > at_ms(10_000)).count();
     assert!(late > 3_000, "{late}");
@@ -309,7 +295,8 @@ fn connections(log: &common::Log) -> BTreeMap<u64, (u64, u64, u64)> {
 
 #[test]
 fn every_file_arrives_whole_whatever_is_lost() {
-    let lossy = Scenario { loss: "10%".parse().unwrap(), ..scenario(vec![files(100)], 60) };
+    let lossy =
+        scenario(vec![files(100)], 60).with_link(|link| link.down.loss = "10%".parse().unwrap());
     let (outcome, log) = observed(&lossy);
     let mut found = connections(&log);
     found.pop_last();
@@ -406,11 +393,10 @@ fn what_belongs_to_an_earlier_connection_means_nothing_to_the_next() {
 fn the_number_of_connections_may_wrap_around() {
     let onoff = OnOffFiles { mean: 1.0, deviation: 0.0, max: 1.0, off: Span::ZERO, rate: None };
     let flow = FlowSpec { traffic: FlowTraffic::OnOffFiles(onoff), ..bulk("fixed:cwnd=1pkts") };
-    let many = Scenario {
-        trace: "constant:1200mbit".parse().unwrap(),
-        rtt: "0ms".parse().unwrap(),
-        ..scenario(vec![flow], 1)
-    };
+    let many = scenario(vec![flow], 1).with_link(|link| {
+        link.down.trace = Some("constant:1200mbit".parse().unwrap());
+        link.set_rtt("0ms".parse().unwrap());
+    });
     // An opportunity each 10 us, and each file takes one.
     let figures = outcome(&many).figures;
     assert!((99_990..=100_000).contains(&figures.packets), "{}", figures.packets);
@@ -469,7 +455,7 @@ fn contradictory_scenarios_are_refused_with_a_reason() {
             Scenario { bin: Span::from_millis(1), ..scenario(vec![bulk("cubic")], 86_400) },
             "take wider bins",
         ),
-        (Scenario { rtt: "step:1ms/1s,2ms/1s".parse().unwrap(), ..cubic() }, ""),
+        (cubic().with_link(|link| link.set_rtt("step:1ms/1s,2ms/1s".parse().unwrap())), ""),
         (scenario(vec![udp("0mbit")], 1), "flow 1: a rate of 0"),
         (scenario(vec![bulk("cubic"), udp("2000gbit")], 1), "flow 2: 2000gbit is too much"),
         (
@@ -484,7 +470,8 @@ fn contradictory_scenarios_are_refused_with_a_reason() {
         }
     }
     let own = FlowSpec { rtt: Some(Span::from_micros(1400)), ..bulk("cubic") };
-    let both = Scenario { rtt: "step:1ms/1s,2ms/1s".parse().unwrap(), ..scenario(vec![own], 1) };
+    let both = scenario(vec![own], 1)
+        .with_link(|link| link.set_rtt("step:1ms/1s,2ms/1s".parse().unwrap()));
     assert!(error_of(&both).contains("its path has 1500us in the mean"), "{}", error_of(&both));
 }
 

@@ -38,15 +38,17 @@ fn run_over(
     (skip, end): (u64, u64),
 ) -> Run {
     let scenario = Scenario {
-        trace: trace.parse().unwrap(),
-        queue: queue.parse().unwrap(),
-        impair: impair.parse().unwrap(),
-        rtt: Span::from_millis(rtt_ms).into(),
         flows: ccs.iter().map(|cc| bulk(cc)).collect(),
         duration: secs(end),
         skip: secs(skip),
         ..Scenario::default()
-    };
+    }
+    .with_link(|link| {
+        link.down.trace = Some(trace.parse().unwrap());
+        link.down.queue = queue.parse().unwrap();
+        link.down.impair = impair.parse().unwrap();
+        link.set_rtt(Span::from_millis(rtt_ms).into());
+    });
     let mut log = Log::default();
     let outcome = run_observed(&scenario, &mut log).unwrap();
     Run { outcome, log }
@@ -197,13 +199,15 @@ fn l6_two_prague_flows_share_a_link() {
         ("12mbit", "dualpi2:step=2ms", [10, 40], 3.0),
     ] {
         let scenario = Scenario {
-            trace: format!("constant:{rate}").parse().unwrap(),
-            queue: queue.parse().unwrap(),
             flows: vec![with_rtt(rtts[0], bulk("prague")), with_rtt(rtts[1], late.clone())],
             duration: secs(90),
             skip: secs(30),
             ..Scenario::default()
-        };
+        }
+        .with_link(|link| {
+            link.down.trace = Some(format!("constant:{rate}").parse().unwrap());
+            link.down.queue = queue.parse().unwrap();
+        });
         let figures = common::outcome(&scenario).figures;
         let rates = [0, 1].map(|flow| figures.per_flow[flow].throughput_mbps);
         let ratio = rates[0].max(rates[1]) / rates[0].min(rates[1]);

@@ -12,13 +12,8 @@ fn alone(trace: &str, seconds: u64) -> Figures {
 }
 
 fn beside(flows: Vec<FlowSpec>, queue: &str) -> Scenario {
-    Scenario {
-        queue: queue.parse().unwrap(),
-        flows,
-        duration: secs(60),
-        skip: secs(10),
-        ..Scenario::default()
-    }
+    Scenario { flows, duration: secs(60), skip: secs(10), ..Scenario::default() }
+        .with_link(|link| link.down.queue = queue.parse().unwrap())
 }
 
 #[test]
@@ -74,7 +69,7 @@ fn a_cellular_link_is_nearly_full_and_its_queue_a_fraction_of_cubics() {
 #[test]
 fn random_loss_and_delayed_acks_cost_little() {
     let path = lone("pace", "constant:12mbit", "droptail:2MB", 30);
-    let lossy = Scenario { loss: "1%".parse().unwrap(), ..path.clone() };
+    let lossy = path.clone().with_link(|link| link.down.loss = "1%".parse().unwrap());
     let delayed = Scenario { acks: "delayed:40ms".parse().unwrap(), ..path };
     for scenario in [lossy, delayed] {
         let figures = outcome(&scenario).figures;
@@ -97,11 +92,11 @@ fn flows_share_evenly_at_equal_and_unequal_rtts() {
 #[test]
 fn twenty_flows_all_have_a_part() {
     let path = Scenario {
-        trace: "constant:50mbit".parse().unwrap(),
         duration: secs(30),
         skip: secs(20),
         ..beside(vec![bulk("pace"); 20], "droptail:2MB")
-    };
+    }
+    .with_link(|link| link.down.trace = Some("constant:50mbit".parse().unwrap()));
     let rates = rates(&path);
     let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
     let jain = rates.iter().sum::<f64>().powi(2) / (20.0 * squares);

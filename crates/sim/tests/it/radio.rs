@@ -7,12 +7,12 @@ use cellpace_sim::{FlowSpec, FlowTraffic, Scenario, TransferSpec, run, run_obser
 
 fn over(trace: &str, cc: &str, seconds: u64) -> Scenario {
     Scenario {
-        trace: trace.parse().unwrap(),
         flows: vec![FlowSpec::bulk(cc.parse().unwrap())],
         duration: Span::from_secs(seconds),
         seed: 3,
         ..Scenario::default()
     }
+    .with_link(|link| link.down.trace = Some(trace.parse().unwrap()))
 }
 
 #[test]
@@ -69,17 +69,16 @@ fn transfers_know_the_radio_of_their_time() {
         assert_eq!(transfer.handovers, changes);
     }
     assert!(outcome.transfers.iter().any(|transfer| transfer.cells > Some(1)));
-    scenario.trace = "constant:12mbit".parse().unwrap();
+    scenario.link.down.trace = Some("constant:12mbit".parse().unwrap());
     let without = run(&scenario).unwrap().transfers;
     assert!(without.iter().all(|transfer| (transfer.cells, transfer.mean_sinr_db) == (None, None)));
 }
 
 #[test]
 fn a_radio_layer_goes_with_no_other_handovers() {
-    let scenario = Scenario {
-        handovers: vec![cellpace_path::Handover::at(Time::from_secs(5))],
-        ..over("radio:city-1900", "cubic", 20)
-    };
+    let scenario = over("radio:city-1900", "cubic", 20).with_link(|link| {
+        link.set_handovers(vec![cellpace_path::Handover::at(Time::from_secs(5))]);
+    });
     let error = run(&scenario).unwrap_err().to_string();
     assert!(error.contains("`radio:city-1900` brings its own handovers"), "{error}");
 }
@@ -88,9 +87,10 @@ fn a_radio_layer_goes_with_no_other_handovers() {
 fn jitter_adds_to_the_delay_and_takes_no_capacity() {
     let with = |jitter: &str| {
         let jitter = jitter.parse().unwrap();
-        run(&Scenario { jitter, ..over("constant:12mbit", "fixed:cwnd=60pkts", 60) })
-            .unwrap()
-            .figures
+        run(&over("constant:12mbit", "fixed:cwnd=60pkts", 60)
+            .with_link(|link| link.down.jitter = jitter))
+        .unwrap()
+        .figures
     };
     let (plain, late) = (with("none"), with("harq:bler=10%,rtt=8ms"));
     assert_eq!(late.lost, 0);

@@ -3,7 +3,7 @@
 use crate::common::{bulk, outcome, secs, udp};
 use cellpace_base::Span;
 use cellpace_cc::registry;
-use cellpace_path::{DelaySpec, SendJitterSpec};
+use cellpace_path::{DelaySpec, DuplexSpec, SendJitterSpec};
 use cellpace_sim::{
     CellSpec, ChainSpec, FlowSpec, PingSpec, ProxySpec, Scenario, Scheduler, SegmentSpec, UserSpec,
 };
@@ -11,12 +11,8 @@ use proptest::prelude::*;
 
 /// The share of all packets that is lost when twenty flows share 100 Mbit/s.
 fn loss_share(cc: &str) -> f64 {
-    let shared = Scenario {
-        trace: "constant:100mbit".parse().unwrap(),
-        flows: vec![bulk(cc); 20],
-        duration: secs(20),
-        ..Scenario::default()
-    };
+    let shared = Scenario { flows: vec![bulk(cc); 20], duration: secs(20), ..Scenario::default() }
+        .with_link(|link| link.down.trace = Some("constant:100mbit".parse().unwrap()));
     let figures = outcome(&shared).figures;
     assert!(figures.utilization > 0.9, "{cc}: {}", figures.utilization);
     figures.lost as f64 / (figures.lost + figures.packets) as f64
@@ -47,13 +43,11 @@ fn lost_and_delivered(scenario: &Scenario) -> (u64, u64) {
 /// Flows of `cc` with these RTTs in ms over 60 Mbit/s and a buffer of 40 ms.
 fn behind_40_ms(cc: &str, rtts: &[u64]) -> Scenario {
     let flow = |rtt: &u64| FlowSpec { rtt: Some(Span::from_millis(*rtt)), ..bulk(cc) };
-    Scenario {
-        trace: "constant:60mbit".parse().unwrap(),
-        queue: "droptail:300kB".parse().unwrap(),
-        flows: rtts.iter().map(flow).collect(),
-        duration: secs(40),
-        ..Scenario::default()
-    }
+    Scenario { flows: rtts.iter().map(flow).collect(), duration: secs(40), ..Scenario::default() }
+        .with_link(|link| {
+            link.down.trace = Some("constant:60mbit".parse().unwrap());
+            link.down.queue = "droptail:300kB".parse().unwrap();
+        })
 }
 
 #[test]
@@ -75,15 +69,17 @@ fn verus_loses_less_than_a_tenth_behind_a_buffer_shorter_than_its_set_point() {
 fn share_of_the_longer(rtt_us: u64, send_jitter: &str, seed: u64) -> f64 {
     let flow = |us| FlowSpec { rtt: Some(Span::from_micros(us)), ..bulk("cubic") };
     let scenario = Scenario {
-        trace: "constant:50mbit".parse().unwrap(),
-        queue: "droptail:250pkts".parse().unwrap(),
         flows: vec![flow(20_000), flow(rtt_us)],
         duration: secs(100),
         skip: secs(25),
         send_jitter: send_jitter.parse().unwrap(),
         seed,
         ..Scenario::default()
-    };
+    }
+    .with_link(|link| {
+        link.down.trace = Some("constant:50mbit".parse().unwrap());
+        link.down.queue = "droptail:250pkts".parse().unwrap();
+    });
     let flows = outcome(&scenario).figures.per_flow;
     flows[1].throughput_mbps / (flows[0].throughput_mbps + flows[1].throughput_mbps)
 }
@@ -104,12 +100,12 @@ fn a_flow_alone_does_not_jitter_and_shared_ones_do_with_the_seed() {
     let run = |flows: usize, jitter: &str, seed| {
         let scenario = Scenario {
             flows: vec![bulk("cubic"); flows],
-            queue: "droptail:60kB".parse().unwrap(),
             duration: secs(5),
             send_jitter: jitter.parse().unwrap(),
             seed,
             ..Scenario::default()
-        };
+        }
+        .with_link(|link| link.down.queue = "droptail:60kB".parse().unwrap());
         outcome(&scenario)
     };
     assert_eq!(run(1, "100%", 1), run(1, "0%", 1));
@@ -160,19 +156,18 @@ fn in_a_cell_only_flows_of_one_user_jitter() {
 #[test]
 fn links_in_series_jitter_in_front_of_the_first_and_behind_a_proxy() {
     let chain = |proxy: Option<&str>, flows: usize| {
-        let server = SegmentSpec {
-            trace: Some("constant:24mbit".parse().unwrap()),
-            ..SegmentSpec::named("server")
-        };
+        let mut link = DuplexSpec::default();
+        link.down.trace = Some("constant:24mbit".parse().unwrap());
+        let server = SegmentSpec { name: "server".to_owned(), link };
         let proxy = proxy.map(|cc| ProxySpec::new(cc.parse().unwrap()));
         let chain = ChainSpec { before: vec![server], last: "radio".to_owned(), proxy };
         Scenario {
             chain: Some(chain),
-            queue: "droptail:60kB".parse().unwrap(),
             flows: vec![bulk("cubic"); flows],
             duration: secs(5),
             ..Scenario::default()
         }
+        .with_link(|link| link.down.queue = "droptail:60kB".parse().unwrap())
     };
     let without =
         |scenario: &Scenario| Scenario { send_jitter: SendJitterSpec::NONE, ..scenario.clone() };
@@ -208,14 +203,9 @@ proptest! {
         let packets = (bdp * fifths / 5).div_ceil(1_500).max(5 * ccs.len() as u64);
         let ahead = if ccs.iter().any(|cc| cc == "sprout") { kbit * 100 / 8 } else { 0 };
         let packets = packets.max(ahead.div_ceil(1_500));
-        let scenario = Scenario {
-            trace: format!("constant:{kbit}kbit").parse().unwrap(),
-            queue: format!("droptail:{packets}pkts").parse().unwrap(),
-            rtt: DelaySpec::from(Span::from_millis(rtt_ms)),
-            flows: ccs.iter().map(|cc| bulk(cc)).collect(),
-            duration: secs(30),
-            ..Scenario::default()
-        };
+        let scenario = Scenario { flows: ccs.iter().map(|cc| bulk(cc)).collect(), duration: secs(30), ..Scenario::default() }.with_link(|link| { link.down.trace = Some(format!("constant:{kbit}kbit").parse().unwrap());
+link.down.queue = format!("droptail:{packets}pkts").parse().unwrap();
+link.set_rtt(DelaySpec::from(Span::from_millis(rtt_ms))); });
         let (lost, delivered) = lost_and_delivered(&scenario);
         prop_assert!(lost <= delivered, "{ccs:?}: {lost} lost, {delivered} delivered");
     }

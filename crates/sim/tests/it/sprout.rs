@@ -7,14 +7,16 @@ use cellpace_sim::{FlowSpec, Outcome, Scenario, run};
 /// Figures are of the second half of the run.
 fn scenario(cc: &str, trace: &str, rtt_ms: u64) -> Scenario {
     Scenario {
-        trace: trace.parse().expect("a trace"),
-        queue: "infinite".parse().expect("a queue"),
-        rtt: DelaySpec::constant(Span::from_millis(rtt_ms)),
         flows: vec![FlowSpec::bulk(cc.parse().expect("a controller"))],
         duration: Span::from_secs(40),
         skip: Span::from_secs(20),
         ..Scenario::default()
     }
+    .with_link(|link| {
+        link.down.trace = Some(trace.parse().expect("a trace"));
+        link.down.queue = "infinite".parse().expect("a queue");
+        link.set_rtt(DelaySpec::constant(Span::from_millis(rtt_ms)));
+    })
 }
 
 fn outcome(cc: &str, trace: &str, rtt_ms: u64) -> Outcome {
@@ -113,7 +115,7 @@ fn flows_share_a_link() {
 /// At that share of lost reports: utilization and 95th percentile of the queue delay in ms.
 fn with_lost_reports(cc: &str, trace: &str, share: &str) -> (f64, f64) {
     let lossy =
-        Scenario { uplink_loss: share.parse().expect("a share"), ..scenario(cc, trace, 20) };
+        scenario(cc, trace, 20).with_link(|link| link.up.loss = share.parse().expect("a share"));
     let outcome = run(&lossy).expect("a sound scenario");
     // What is lost on the way back is not lost to the receiver.
     assert_eq!(outcome.figures.lost, 0, "{cc}, {share}");
@@ -150,11 +152,10 @@ fn every_controller_goes_on_with_a_tenth_of_its_acks_lost() {
     let mut wrong = Vec::new();
     for info in cellpace_cc::registry().iter().filter(|info| info.name != "fixed") {
         for trace in ["constant:12mbit", "lte-driving"] {
-            let lossless = Scenario {
-                queue: "droptail:2MB".parse().expect("a queue"),
-                ..scenario(info.name, trace, 40)
-            };
-            let lossy = Scenario { uplink_loss: "10%".parse().expect("10 %"), ..lossless.clone() };
+            let lossless = scenario(info.name, trace, 40)
+                .with_link(|link| link.down.queue = "droptail:2MB".parse().expect("a queue"));
+            let lossy =
+                lossless.clone().with_link(|link| link.up.loss = "10%".parse().expect("10 %"));
             let of = |scenario| run(scenario).expect("a sound scenario").figures.utilization;
             let (with, without) = (of(&lossy), of(&lossless));
             println!("{} on {trace}: {with:.3} of {without:.3}", info.name);
@@ -168,7 +169,7 @@ fn every_controller_goes_on_with_a_tenth_of_its_acks_lost() {
 
 fn with_uplink(uplink: &str) -> Outcome {
     let scenario = scenario("sprout", "constant:3mbit", 20);
-    run(&Scenario { uplink: Some(uplink.parse().expect("a trace")), ..scenario })
+    run(&scenario.with_link(|link| link.up.trace = Some(uplink.parse().expect("a trace"))))
         .expect("a sound scenario")
 }
 

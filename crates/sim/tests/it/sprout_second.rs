@@ -288,14 +288,16 @@ const RTTS_MS: [u64; 4] = [20, 40, 60, 100];
 
 fn simulated(packets: u64, rtt_ms: u64) -> f64 {
     let scenario = Scenario {
-        trace: format!("constant:{}kbit", packets * 12).parse().unwrap(),
-        queue: "infinite".parse().unwrap(),
-        rtt: DelaySpec::constant(Span::from_millis(rtt_ms)),
         flows: vec![bulk("sprout")],
         duration: secs(40),
         skip: secs(20),
         ..Scenario::default()
-    };
+    }
+    .with_link(|link| {
+        link.down.trace = Some(format!("constant:{}kbit", packets * 12).parse().unwrap());
+        link.down.queue = "infinite".parse().unwrap();
+        link.set_rtt(DelaySpec::constant(Span::from_millis(rtt_ms)));
+    });
     outcome(&scenario).figures.utilization
 }
 

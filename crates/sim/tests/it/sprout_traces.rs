@@ -30,13 +30,14 @@ const fn point(utilization: f64, p95_ms: f64) -> Point {
 
 /// As the originals were measured, but data one way and a report each tick.
 fn one_way(cc: &str, trace: &TraceSpec) -> Point {
-    let figures = outcome(&Scenario {
-        trace: trace.clone(),
-        uplink: Some("constant:12mbit".parse().unwrap()),
-        flows: vec![bulk(cc)],
-        duration: secs(60),
-        ..Scenario::default()
-    })
+    let figures = outcome(
+        &Scenario { flows: vec![bulk(cc)], duration: secs(60), ..Scenario::default() }.with_link(
+            |link| {
+                link.down.trace = Some(trace.clone());
+                link.up.trace = Some("constant:12mbit".parse().unwrap());
+            },
+        ),
+    )
     .figures;
     point(figures.utilization, figures.queue_delay_ms.p95)
 }
@@ -45,14 +46,12 @@ fn one_way(cc: &str, trace: &TraceSpec) -> Point {
 fn both_ways(cc: &str, trace: &TraceSpec, rtt_ms: u64) -> Point {
     let flow =
         FlowSpec { reverse: Some(cc.parse().unwrap()), start: Time::from_millis(100), ..bulk(cc) };
-    let scenario = Scenario {
-        trace: trace.clone(),
-        uplink: Some("constant:12mbit".parse().unwrap()),
-        rtt: DelaySpec::constant(Span::from_millis(rtt_ms)),
-        flows: vec![flow],
-        duration: secs(60),
-        ..Scenario::default()
-    };
+    let scenario = Scenario { flows: vec![flow], duration: secs(60), ..Scenario::default() }
+        .with_link(|link| {
+            link.down.trace = Some(trace.clone());
+            link.up.trace = Some("constant:12mbit".parse().unwrap());
+            link.set_rtt(DelaySpec::constant(Span::from_millis(rtt_ms)));
+        });
     let figures = outcome(&scenario).figures;
     assert!(figures.queue_delay_ms.p50 <= figures.queue_delay_ms.p95);
     point(figures.utilization, figures.queue_delay_ms.p95)
@@ -62,13 +61,11 @@ fn both_ways(cc: &str, trace: &TraceSpec, rtt_ms: u64) -> Point {
 #[test]
 fn two_flows_that_send_both_ways_share_the_link() {
     let flow = || FlowSpec { reverse: Some(EXACT.parse().unwrap()), ..bulk(EXACT) };
-    let two = Scenario {
-        trace: "lte-driving".parse().unwrap(),
-        uplink: Some("constant:12mbit".parse().unwrap()),
-        flows: vec![flow(), flow()],
-        duration: secs(60),
-        ..Scenario::default()
-    };
+    let two = Scenario { flows: vec![flow(), flow()], duration: secs(60), ..Scenario::default() }
+        .with_link(|link| {
+            link.down.trace = Some("lte-driving".parse().unwrap());
+            link.up.trace = Some("constant:12mbit".parse().unwrap());
+        });
     let figures = outcome(&two).figures;
     assert!(figures.jain > 0.8 && figures.utilization > 0.5, "{figures:?}");
     let mixed = Scenario { flows: vec![flow(), bulk("verus")], ..two.clone() };

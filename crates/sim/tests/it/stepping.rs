@@ -20,14 +20,16 @@ fn restless(cc: &str) -> Scenario {
     };
     let files = FlowSpec { traffic: FlowTraffic::OnOffFiles(onoff), ..bulk(cc) };
     Scenario {
-        trace: "onoff:8mbit,on=3s,off=1s".parse().unwrap(),
-        uplink: Some("onoff:1mbit,on=5s,off=700ms".parse().unwrap()),
-        loss: "0.5%".parse().unwrap(),
-        handovers: vec!["2s/300ms/90ms".parse().unwrap(), "5s/lost".parse().unwrap()],
         flows: vec![bulk(cc), files, udp("500kbit")],
         duration: secs(8),
         ..Scenario::default()
     }
+    .with_link(|link| {
+        link.down.trace = Some("onoff:8mbit,on=3s,off=1s".parse().unwrap());
+        link.up.trace = Some("onoff:1mbit,on=5s,off=700ms".parse().unwrap());
+        link.down.loss = "0.5%".parse().unwrap();
+        link.set_handovers(vec!["2s/300ms/90ms".parse().unwrap(), "5s/lost".parse().unwrap()]);
+    })
 }
 
 /// As text: windows of flows without a connection are NaN, which is not even itself.

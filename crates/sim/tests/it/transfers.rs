@@ -159,11 +159,10 @@ fn one_connection_is_kept_and_its_window_with_it() {
 #[test]
 fn a_lost_handshake_is_tried_again() {
     let flow = transfers("cubic", "10kB,count=40,gap=1s,handshake=true");
-    let lossy = Scenario {
-        loss: "20%".parse().unwrap(),
-        uplink_loss: "20%".parse().unwrap(),
-        ..over_12_mbit(flow, 300)
-    };
+    let lossy = over_12_mbit(flow, 300).with_link(|link| {
+        link.down.loss = "20%".parse().unwrap();
+        link.up.loss = "20%".parse().unwrap();
+    });
     let outcome = outcome(&lossy);
     assert_eq!(outcome.transfers.len(), 40);
     assert!(outcome.transfers.iter().all(|record| record.completion_ms.is_some()));
@@ -223,14 +222,8 @@ proptest! {
     ) {
         let flow = transfers(cc, &format!("{size}B,count={count},{pace}{options}"));
         let loss: cellpace_path::LossSpec = loss.parse().unwrap();
-        let scenario = Scenario {
-            flows: vec![flow],
-            uplink_loss: loss.clone(),
-            loss,
-            seed,
-            skip: Span::ZERO,
-            ..lone("cubic", "step:12mbit/1s,2mbit/1s", "droptail:100kB", 30)
-        };
+        let scenario = Scenario { flows: vec![flow], seed, skip: Span::ZERO, ..lone("cubic", "step:12mbit/1s,2mbit/1s", "droptail:100kB", 30) }.with_link(|link| { link.up.loss = loss.clone();
+link.down.loss = loss; });
         let outcome = outcome(&scenario);
         prop_assert!(outcome.transfers.len() as u64 <= count);
         prop_assert!(outcome.transfers.iter().zip(0..).all(|(record, index)| record.index == index));

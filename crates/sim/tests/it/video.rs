@@ -14,14 +14,16 @@ fn video(cc: &str, source: &str) -> FlowSpec {
 
 fn scenario(flows: Vec<FlowSpec>, from: u64, to: u64) -> Scenario {
     Scenario {
-        trace: "constant:12mbit".parse().unwrap(),
-        queue: "droptail:300kB".parse().unwrap(),
         flows,
         // Frames of the last 200 ms do not count.
         duration: secs(to) + cellpace_base::Span::from_millis(200),
         skip: secs(from),
         ..Scenario::default()
     }
+    .with_link(|link| {
+        link.down.trace = Some("constant:12mbit".parse().unwrap());
+        link.down.queue = "droptail:300kB".parse().unwrap();
+    })
 }
 
 fn figures(scenario: &Scenario) -> Vec<VideoFigures> {
@@ -36,7 +38,10 @@ fn alone(cc: &str, source: &str, from: u64, to: u64) -> VideoFigures {
 /// 12 Mbit/s, from 20 s on a fifth of it, from 40 s on 12 again.
 fn stepped(cc: &str, source: &str, from: u64, to: u64) -> VideoFigures {
     let trace = "step:12mbit/20s,2400kbit/20s,12mbit/100s".parse().unwrap();
-    figures(&Scenario { trace, ..scenario(vec![video(cc, source)], from, to) })[0]
+    figures(
+        &scenario(vec![video(cc, source)], from, to)
+            .with_link(|link| link.down.trace = Some(trace)),
+    )[0]
 }
 
 #[track_caller]
@@ -87,7 +92,7 @@ fn scream_section_11_random_loss() {
         ("5%", 1.1..=1.8, 0.15..=0.26),
     ] {
         let lossy = scenario(vec![video("scream", "")], 20, 59);
-        let seen = figures(&Scenario { loss: loss.parse().unwrap(), ..lossy })[0];
+        let seen = figures(&lossy.with_link(|link| link.down.loss = loss.parse().unwrap()))[0];
         within(seen.bitrate_mbps, mbps);
         within(seen.incomplete as f64 / seen.frames as f64, incomplete);
         assert!(seen.frame_delay_ms.p95 < 75.0, "{seen:?}");
@@ -101,7 +106,7 @@ fn scream_section_11_l4s() {
     for (step_ms, mbps, p95_ms) in [(2, 8.4, 51.0), (5, 9.2, 54.0)] {
         let over = scenario(vec![video("scream:ecn=l4s", "")], 20, 59);
         let queue = format!("dualpi2:step={step_ms}ms,floor=0").parse().unwrap();
-        let figures = outcome(&Scenario { queue, ..over }).figures;
+        let figures = outcome(&over.with_link(|link| link.down.queue = queue)).figures;
         let (seen, queue) = (figures.per_flow[0].video.unwrap(), figures.queue_delay_ms);
         println!("{step_ms} ms: {seen:?}, {queue:?}");
         assert!((seen.bitrate_mbps / mbps - 1.0).abs() < 0.1, "{step_ms} ms: {seen:?}");
@@ -113,7 +118,7 @@ fn scream_section_11_l4s() {
 fn scream_section_11_classic_marks_replace_losses() {
     let over = scenario(vec![video("scream:ecn=classic,target=400ms", "")], 20, 59);
     let queue = "codel:ecn=true".parse().unwrap();
-    let seen = outcome(&Scenario { queue, ..over });
+    let seen = outcome(&over.with_link(|link| link.down.queue = queue));
     assert_eq!(seen.figures.per_flow[0].video.unwrap().incomplete, 0);
     assert!(seen.figures.utilization > 0.5, "{}", seen.figures.utilization);
 }
@@ -190,7 +195,7 @@ fn frames_of_a_fixed_rate_take_what_the_path_takes() {
 #[test]
 fn a_video_is_never_sent_twice() {
     let lossy = scenario(vec![video("cubic", "rate=4mbit")], 0, 20);
-    let outcome = outcome(&Scenario { loss: "2%".parse().unwrap(), ..lossy });
+    let outcome = outcome(&lossy.with_link(|link| link.down.loss = "2%".parse().unwrap()));
     assert_eq!(outcome.retransmissions, 0);
     assert!(outcome.figures.per_flow[0].video.unwrap().incomplete > 50);
 }

@@ -29,13 +29,15 @@ pub fn at_ms(ms: u64) -> Time {
 /// counts.
 pub fn lone(cc: &str, trace: &str, queue: &str, seconds: u64) -> Scenario {
     Scenario {
-        trace: trace.parse().unwrap(),
-        queue: queue.parse().unwrap(),
         flows: vec![bulk(cc)],
         duration: secs(seconds),
         skip: secs(seconds) / 2,
         ..Scenario::default()
     }
+    .with_link(|link| {
+        link.down.trace = Some(trace.parse().unwrap());
+        link.down.queue = queue.parse().unwrap();
+    })
 }
 
 pub fn outcome(scenario: &Scenario) -> Outcome {
