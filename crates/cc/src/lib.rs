@@ -54,7 +54,8 @@ pub use controller::{
 pub use event::{Event, Events, Phase};
 pub use inspect::INSPECTED_VALUES;
 pub use params::{
-    ControllerParams, MAX_FILE_BYTES, MarkovWalk, PeerCost, ReadFile, ReceiverParams,
+    ControllerParams, KernelSettings, MAX_FILE_BYTES, MarkovWalk, PeerCost, ReadFile,
+    ReceiverParams,
 };
 pub use registry::{
     ControllerInfo, ControllerSpec, DEFAULT_CONTROLLER, PeerHalf, RegisterError, SpecError,

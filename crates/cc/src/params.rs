@@ -46,6 +46,22 @@ pub trait ControllerParams: fmt::Debug + Send + Sync {
     fn markov_walk(&self) -> Option<MarkovWalk> {
         None
     }
+
+    /// Returns what a program in the kernel that takes the same steps needs to know of the parameters.
+    /// `None` for controllers that have none.
+    fn kernel_settings(&self) -> Option<KernelSettings> {
+        None
+    }
+}
+
+/// The parameters of a controller that also runs in the kernel by itself, in the units of its law there: packets
+/// in the place of bytes, and whole numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelSettings {
+    /// The controller's name in the registry.
+    pub controller: &'static str,
+    /// The words of the program's `struct NAME_settings`, in its order.
+    pub words: Vec<u64>,
 }
 
 /// Builds the receiver's half of an algorithm.

@@ -9,7 +9,9 @@ use thiserror::Error;
 
 use crate::deferred::{Deferred, InitialAnswers};
 use crate::mdi::MdiController;
-use crate::params::{ControllerParams, MarkovWalk, PeerCost, ReadFile, ReceiverParams};
+use crate::params::{
+    ControllerParams, KernelSettings, MarkovWalk, PeerCost, ReadFile, ReceiverParams,
+};
 use crate::{Controller, Receiver, Setup};
 
 /// Why a controller string was refused.
@@ -359,6 +361,12 @@ impl ControllerSpec {
     /// Returns the walk of an `mdi` string over its one table, for other runtimes.
     pub fn markov_walk(&self) -> Option<MarkovWalk> {
         self.params.markov_walk()
+    }
+
+    /// Returns the parameters of a controller that also runs in the kernel by itself, as its program there
+    /// takes them.
+    pub fn kernel_settings(&self) -> Option<KernelSettings> {
+        self.params.kernel_settings()
     }
 
     /// Reads a controller string; `read` supplies the files that it names.

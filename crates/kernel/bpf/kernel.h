@@ -125,6 +125,7 @@ struct tcp_sock {
 	u32 sacked_out;
 	u32 lost_out;
 	u32 retrans_out;
+	u64 tcp_mstamp;
 	u32 delivered;
 	u32 lost;
 	u32 total_retrans;
@@ -143,6 +144,7 @@ struct module;
 union tcp_cc_info;
 
 struct rate_sample {
+	u32 prior_delivered;
 	s32 delivered;
 	long interval_us;
 	long rtt_us;

@@ -63,9 +63,6 @@ static __always_inline walk_u32 walk_word(walk_u32 at)
 struct tcp_sock___mdi {
 	u32 snd_cwnd_clamp;
 };
-struct rate_sample___mdi {
-	u32 prior_delivered;
-};
 #pragma clang attribute pop
 
 #define NSEC_PER_USEC 1000ull
@@ -414,7 +411,7 @@ static __always_inline void on_ack(struct sock *sk, const struct rate_sample *rs
 	catch_up(sk, flow, now, rs->prior_in_flight);
 	if (rs->acked_sacked) {
 		flow->quiet_since = now;
-		prior = ((struct rate_sample___mdi *)rs)->prior_delivered;
+		prior = rs->prior_delivered;
 		/* What is acknowledged left after the cut. */
 		if (flow->cut && rs->delivered >= 0 && (s32)(prior - flow->cut_delivered) >= 0) {
 			flow->cut = 0;

@@ -39,16 +39,9 @@ const LOSS_PARTS: u64 = 2;
 const MOST: u64 = ONE << 12;
 
 impl Headroom {
-    pub(super) fn new(empty: f64, learning: f64) -> Self {
-        Self {
-            factor: INITIAL,
-            empty: (empty * SHARE_ONE as f64) as u64,
-            learning: (learning * ONE as f64) as u64,
-            run: 0,
-            boost: 0,
-            valley: u64::MAX,
-            progress: 0,
-        }
+    /// `empty` with 24 bits behind the point, `learning` with 16.
+    pub(super) fn new(empty: u64, learning: u64) -> Self {
+        Self { factor: INITIAL, empty, learning, run: 0, boost: 0, valley: u64::MAX, progress: 0 }
     }
 
     /// The factor with 16 bits behind the point.
@@ -151,6 +144,11 @@ mod tests {
     const NOTHING: u64 = 1000;
     const WINDOW: u64 = 40 * ONE;
 
+    /// 1 % and 0.04.
+    fn headroom() -> Headroom {
+        Headroom::new(SHARE_ONE / 100, ONE * 4 / 100)
+    }
+
     fn ack(headroom: &mut Headroom, queue: u64) {
         headroom.on_ack(ONE, queue, NOTHING, BASE, WINDOW);
     }
@@ -161,7 +159,7 @@ mod tests {
 
     #[test]
     fn pace_t3_one_empty_packet_weighs_as_ninety_nine_from_a_queue() {
-        let mut headroom = Headroom::new(0.01, 0.04);
+        let mut headroom = headroom();
         let before = factor(&headroom);
         ack(&mut headroom, 0);
         // 1.1 (1 + 0.04 x 0.99 / 40)
@@ -172,7 +170,7 @@ mod tests {
 
     #[test]
     fn pace_t4_a_standing_queue_is_given_up_by_a_quarter_per_twenty_windows() {
-        let mut headroom = Headroom::new(0.01, 0.04);
+        let mut headroom = headroom();
         (0..801).for_each(|_| ack(&mut headroom, 8000));
         // 1.1, less 20 windows of 0.04 x 0.01, less 0.25 x 8 ms / 40 ms.
         assert!((factor(&headroom) - (1.1 * (1.0 - 0.008) - 0.05)).abs() < 1e-3);
@@ -180,7 +178,7 @@ mod tests {
 
     #[test]
     fn pace_t5_a_starved_link_gets_half_a_window_more_per_round_trip() {
-        let mut headroom = Headroom::new(0.01, 0.04);
+        let mut headroom = headroom();
         (0..40).for_each(|_| ack(&mut headroom, 0));
         assert_eq!((headroom.starved(WINDOW), headroom.boost()), (false, 0));
         (0..40).for_each(|_| ack(&mut headroom, 0));
@@ -192,7 +190,7 @@ mod tests {
 
     #[test]
     fn pace_t6_losses_lower_the_headroom_and_end_a_boost() {
-        let mut headroom = Headroom::new(0.01, 0.04);
+        let mut headroom = headroom();
         (0..80).for_each(|_| ack(&mut headroom, 0));
         let before = factor(&headroom);
         headroom.on_loss(2 * ONE, WINDOW);

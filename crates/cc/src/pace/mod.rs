@@ -8,22 +8,26 @@ mod params;
 mod rate;
 mod units;
 
-use cellpace_base::Window;
-
 use self::base::{BaseRtt, Seen};
 use self::elasticity::{Elasticity, Sample};
 use self::headroom::Headroom;
 pub(crate) use self::params::PaceParams;
+use self::params::PaceSettings;
 use self::rate::DeliveryMean;
-use self::units::{MAX_WINDOW, ONE, SECOND, TwoMinima, micros};
+use self::units::{MAX_WINDOW, ONE, SECOND, TwoMinima, micros, packets_of};
 use crate::{
-    Ack, AckedPacket, Controller, ControllerParams, Event, Events, Loss, Mark, Pacing, Permit,
-    Phase, Rate, SentPacket, Setup, Span, Spurious, Stamp, Time, Timeout,
+    Ack, AckedPacket, Controller, ControllerParams, Event, Events, KernelSettings, Loss, Mark,
+    Pacing, Permit, Phase, Rate, SentPacket, Setup, Span, Spurious, Stamp, Time, Timeout,
 };
 
 impl ControllerParams for PaceParams {
     fn build(&self, setup: Setup) -> Box<dyn Controller> {
         Box::new(Pace::new(self, &setup))
+    }
+
+    fn kernel_settings(&self) -> Option<KernelSettings> {
+        let words = PaceSettings::new(self, 1).words();
+        Some(KernelSettings { controller: "pace", words })
     }
 }
 
@@ -96,21 +100,19 @@ impl Pace {
     const PAUSE: Span = Span::from_secs(1);
 
     fn new(params: &PaceParams, setup: &Setup) -> Self {
-        let mss = setup.mss.max(1);
-        let packets = |window: Window| packets_of(window.bytes(mss), mss);
-        let min_window = packets(params.min_window).clamp(ONE, MAX_WINDOW);
-        let initial_window = packets(params.initial_window).clamp(min_window, MAX_WINDOW);
+        let settings = PaceSettings::new(params, setup.mss);
+        let PaceSettings { mss, extra, initial_window, min_window, .. } = settings;
         let mut events = Events::new();
         events.push(setup.start, Event::Phase(Phase::SlowStart));
         Self {
             mss,
-            extra: (params.extra * ONE as f64) as u64,
+            extra,
             initial_window,
             min_window,
             window: initial_window,
-            rate: DeliveryMean::new(params.memory),
-            headroom: Headroom::new(params.empty, params.learning),
-            base: BaseRtt::new(setup.start, params.search),
+            rate: DeliveryMean::new(settings.memory),
+            headroom: Headroom::new(settings.empty, settings.learning),
+            base: BaseRtt::new(setup.start, settings.search),
             base_rate: 0,
             elasticity: Elasticity::new(setup.start),
             way_back: TwoMinima::new(setup.start),
@@ -292,10 +294,6 @@ impl Pace {
     fn half_rate(&self, rtt: Span) -> u64 {
         self.window / 2 * SECOND / micros(rtt).max(1000)
     }
-}
-
-fn packets_of(bytes: u64, mss: u64) -> u64 {
-    bytes.min(1 << 47) * ONE / mss
 }
 
 /// The packets that a rate brings in a time.

@@ -2,6 +2,7 @@
 
 use cellpace_base::{Window, params};
 
+use super::units::{MAX_WINDOW, ONE, micros, packets_of};
 use crate::Span;
 
 params! {
@@ -26,5 +27,47 @@ params! {
         initial_window: Window = "10pkts", from "RFC 6928", logarithmic;
         /// Smallest window
         min_window: Window = "2pkts", from "docs/spec/pace.md section 2", logarithmic;
+    }
+}
+
+/// The parameters in the units of the law.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PaceSettings {
+    pub(super) mss: u64,
+    pub(super) extra: u64,
+    pub(super) initial_window: u64,
+    pub(super) min_window: u64,
+    /// Time constant in microseconds.
+    pub(super) memory: u64,
+    /// With 24 bits behind the point.
+    pub(super) empty: u64,
+    pub(super) learning: u64,
+    pub(super) search: Span,
+}
+
+impl PaceSettings {
+    const SHARE_ONE: f64 = (1 << 24) as f64;
+
+    pub(super) fn new(params: &PaceParams, mss: u64) -> Self {
+        let mss = mss.max(1);
+        let packets = |window: Window| packets_of(window.bytes(mss), mss);
+        let min_window = packets(params.min_window).clamp(ONE, MAX_WINDOW);
+        Self {
+            mss,
+            extra: (params.extra * ONE as f64) as u64,
+            initial_window: packets(params.initial_window).clamp(min_window, MAX_WINDOW),
+            min_window,
+            memory: micros(params.memory).max(10_000),
+            empty: (params.empty * Self::SHARE_ONE) as u64,
+            learning: (params.learning * ONE as f64) as u64,
+            search: params.search,
+        }
+    }
+
+    /// `struct pace_settings` of the program in the kernel.
+    pub(super) fn words(&self) -> Vec<u64> {
+        let Self { mss, extra, initial_window, min_window, memory, empty, learning, search } =
+            *self;
+        vec![mss, extra, initial_window, min_window, memory, empty, learning, search.as_nanos()]
     }
 }

@@ -22,8 +22,9 @@ const MAX_SILENCE: Span = Span::from_millis(80);
 const MAX_RATE: u64 = ONE << 24;
 
 impl DeliveryMean {
-    pub(super) fn new(memory: Span) -> Self {
-        Self { rate: 0, running: 0, memory: micros(memory).max(10_000), at: None }
+    /// `memory`: the time constant in microseconds, above 0.
+    pub(super) fn new(memory: u64) -> Self {
+        Self { rate: 0, running: 0, memory, at: None }
     }
 
     pub(super) fn rate(&self) -> u64 {
@@ -54,6 +55,7 @@ mod tests {
     use super::*;
 
     const T: f64 = 0.150;
+    const MEMORY: u64 = 150_000;
 
     /// An ack of one packet every `gap_ms`, from `from_ms` to `to_ms`.
     fn feed(mean: &mut DeliveryMean, from_ms: u64, to_ms: u64, gap_ms: u64) {
@@ -68,7 +70,7 @@ mod tests {
 
     #[test]
     fn bursts_while_the_rate_is_held_do_not_add_up() {
-        let mut mean = DeliveryMean::new(Span::from_secs_f64(T));
+        let mut mean = DeliveryMean::new(MEMORY);
         feed(&mut mean, 0, 3000, 10);
         // 100 packets per second, ten at a time, for a minute.
         for burst in 0..600 {
@@ -80,7 +82,7 @@ mod tests {
 
     #[test]
     fn pace_t1_the_rate_follows_with_the_time_constant() {
-        let mut mean = DeliveryMean::new(Span::from_secs_f64(T));
+        let mut mean = DeliveryMean::new(MEMORY);
         feed(&mut mean, 0, 3000, 1);
         assert!((per_second(&mean) - 1000.0).abs() < 5.0, "{}", per_second(&mean));
         feed(&mut mean, 3004, 3076, 4);
@@ -91,7 +93,7 @@ mod tests {
     #[test]
     fn pace_t2_a_silence_counts_as_80_ms_at_most() {
         let after = |silence_ms: u64| {
-            let mut mean = DeliveryMean::new(Span::from_secs_f64(T));
+            let mut mean = DeliveryMean::new(MEMORY);
             feed(&mut mean, 0, 3000, 1);
             mean.on_ack(Time::from_millis(3000 + silence_ms), ONE, false);
             mean.rate()
@@ -102,7 +104,7 @@ mod tests {
 
     #[test]
     fn nothing_makes_the_rate_leave_its_range() {
-        let mut mean = DeliveryMean::new(Span::ZERO);
+        let mut mean = DeliveryMean::new(10_000);
         for second in 0..100 {
             mean.on_ack(Time::from_secs(second), u64::MAX, true);
             mean.raise_to(u64::MAX / 2);

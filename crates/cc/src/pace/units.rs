@@ -14,6 +14,10 @@ pub(super) fn micros(span: Span) -> u64 {
     span.as_nanos() / 1000
 }
 
+pub(super) fn packets_of(bytes: u64, mss: u64) -> u64 {
+    bytes.min(1 << 47) * ONE / mss
+}
+
 /// The smallest value of the period that runs, and that of the one before.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TwoMinima {

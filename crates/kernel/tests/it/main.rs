@@ -9,5 +9,6 @@ mod driver;
 mod mdi;
 #[path = "../../../cli/tests/it/program/measured.rs"]
 mod measured;
+mod pace;
 mod pins;
 mod prompt;
