@@ -83,8 +83,19 @@ typedef struct {
 	s64 counter;
 } atomic64_t;
 
+struct in6_addr {
+	u8 bytes[16];
+};
+
 struct sock_common {
 	atomic64_t skc_cookie;
+	u16 skc_family;
+	u16 skc_num;
+	__be16 skc_dport;
+	__be32 skc_daddr;
+	__be32 skc_rcv_saddr;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
 };
 
 struct sock {

@@ -8,6 +8,8 @@
 
 /* What the loader says of it, for `cellpace kernel status` and `remove`; see crates/kernel/src/native. */
 struct native_about {
+	u64 magic;
+	u64 program; /* which it is */
 	u64 installed_at;    /* seconds since 1970 */
 	char controller[64]; /* as on the command line */
 	char version[16];    /* of the cellpace that installed it */
@@ -16,8 +18,11 @@ struct native_about {
 
 /* A window of less cannot tell a loss from a delayed ack. */
 #define NATIVE_LEAST 2
+#define NATIVE_IPV6 10
 /* While fewer are on their way, a delayed ack may be all there is to learn from. */
 #define NATIVE_FEW 8
+
+#define __bpf_md_ptr(type, name) type name __attribute__((aligned(8)))
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct tcp_sock___native {
@@ -60,6 +65,70 @@ static __always_inline u32 native_least_burst(struct sock *sk)
 	u64 packet = max_u32(tcp_sk(sk)->mss_cache, 1);
 
 	return sk->sk_pacing_rate < 2000 * packet ? 1 : 2;
+}
+
+/* What `cellpace kernel watch` reads of a socket; see crates/kernel/src/native/sockets.rs. */
+struct native_socket {
+	u8 local[16]; /* addresses, an IPv4 one in the first four bytes */
+	u8 remote[16];
+	u16 family;
+	u16 local_port;
+	u16 remote_port;
+	u16 phase;
+	u32 window; /* packets */
+	u32 in_flight;
+	u32 packet; /* bytes of a full one */
+	u32 base_us;
+	u32 srtt_us;
+	u32 queue_us; /* that the last ack has shown */
+	u64 rate;     /* that the path delivers, bytes per second */
+	u64 pacing;   /* bytes per second */
+	u64 acked;    /* bytes */
+	u32 segments; /* sent, retransmissions with them */
+	u32 retransmitted;
+};
+
+enum { NATIVE_STEADY = 0, NATIVE_SLOW_START, NATIVE_SEARCH, NATIVE_RIVALS };
+
+/* include/linux/bpf.h, as programs of iterators see them. */
+struct bpf_iter_meta {
+	__bpf_md_ptr(struct seq_file *, seq);
+	u64 session_id;
+	u64 seq_num;
+} __attribute__((preserve_access_index));
+
+struct bpf_iter__bpf_sk_storage_map {
+	__bpf_md_ptr(struct bpf_iter_meta *, meta);
+	__bpf_md_ptr(struct bpf_map *, map);
+	__bpf_md_ptr(struct sock *, sk);
+	__bpf_md_ptr(void *, value);
+} __attribute__((preserve_access_index));
+
+/* What is TCP's own of it. */
+static __always_inline void native_describe(struct native_socket *is, const struct tcp_sock *tp)
+{
+	const struct sock_common *common = &tp->inet_conn.icsk_inet.sk.__sk_common;
+
+	is->family = common->skc_family;
+	is->local_port = common->skc_num;
+	is->remote_port = __builtin_bswap16(common->skc_dport);
+	if (is->family == NATIVE_IPV6) {
+		__builtin_memcpy(is->local, &common->skc_v6_rcv_saddr, 16);
+		__builtin_memcpy(is->remote, &common->skc_v6_daddr, 16);
+	} else {
+		u32 local = common->skc_rcv_saddr, remote = common->skc_daddr;
+
+		__builtin_memcpy(is->local, &local, 4);
+		__builtin_memcpy(is->remote, &remote, 4);
+	}
+	is->window = tp->snd_cwnd;
+	is->in_flight = packets_in_flight(tp);
+	is->packet = tp->mss_cache;
+	is->srtt_us = tp->srtt_us >> 3;
+	is->pacing = tp->inet_conn.icsk_inet.sk.sk_pacing_rate;
+	is->acked = tp->bytes_acked;
+	is->segments = tp->data_segs_out;
+	is->retransmitted = tp->total_retrans;
 }
 
 #endif

@@ -241,3 +241,35 @@ struct tcp_congestion_ops pace_rs_args = {
 	CALLBACKS,
 	.cong_control = (void *)pace_control_old,
 };
+
+static __always_inline u16 phase_of(const struct pace *pace)
+{
+	if (pace->startup)
+		return NATIVE_SLOW_START;
+	if (pace->base.searching)
+		return NATIVE_SEARCH;
+	return pace->rival_window ? NATIVE_RIVALS : NATIVE_STEADY;
+}
+
+/* Writes down each socket; loaded by who looks. */
+SEC("?iter/bpf_sk_storage_map")
+int pace_show(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct native_socket is = {};
+	struct flow *flow = ctx->value;
+	struct sock *sk = ctx->sk;
+	struct tcp_sock *tp;
+
+	if (!sk || !flow)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	native_describe(&is, tp);
+	is.phase = phase_of(&flow->pace);
+	is.base_us = flow->pace.base.base;
+	is.queue_us = flow->pace.queue;
+	is.rate = flow->pace.rate.rate / PACE_ONE * is.packet;
+	bpf_seq_write(ctx->meta->seq, &is, sizeof(is));
+	return 0;
+}

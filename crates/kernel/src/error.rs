@@ -81,6 +81,17 @@ pub enum KernelError {
     /// So many sockets are under control that there is room for no more.
     #[error("too many sockets are under control by the kernel driver")]
     TooManySockets,
+    /// No controller runs in the kernel by itself under this name.
+    #[error("congestion control `{0}` is not installed")]
+    Absent(String),
+    /// The controller in the kernel is of another build of cellpace.
+    #[error("`{name}` was installed by another build, cellpace {version}: install it again")]
+    OtherProgram {
+        /// The congestion control.
+        name: String,
+        /// Of the cellpace that installed it.
+        version: String,
+    },
     /// The system refused.
     #[error("{doing}: {source}")]
     System {

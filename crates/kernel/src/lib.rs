@@ -36,6 +36,7 @@ pub mod facts;
 mod host;
 #[cfg(feature = "install")]
 pub mod mdi;
+pub mod native;
 pub mod table;
 
 pub use driver::client::{Kernel, NewControls, kick, select, select_named};

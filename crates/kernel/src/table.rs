@@ -1,18 +1,11 @@
 //! A Markov table that is a congestion control in the kernel: what is known of it, and its removal.
 //! Neither needs libbpf.
 
-use std::fs;
-use std::io;
-use std::os::fd::AsFd;
-use std::path::Path;
-use std::thread;
-use std::time::Duration;
-
 use crate::KernelError;
-use crate::host::bpf::Map;
 use crate::host::ids::{self, KnownMap};
 use crate::host::pins::pins;
 use crate::host::registered::{ARRAY, Registered, find, is_listed, unseen};
+use crate::native::removal::remove_ours;
 
 /// What `sysctl`, `ip route` and setsockopt know the congestion control by.
 pub const NAME: &str = "cellpace_mdi";
@@ -149,55 +142,7 @@ pub(crate) fn put_text(place: &mut [u8], text: &str) {
 /// # Errors
 /// When this process may not, or when another one holds it and the kernel is too old.
 pub fn remove(name: &str) -> Result<bool, KernelError> {
-    let was_pinned = remove_pin(&pins(name))?;
-    if !is_listed(name) {
-        return Ok(was_pinned);
-    }
-    let found = match find(name) {
-        // The link is about to go.
-        Ok(None) | Err(_) if was_pinned => None,
-        Ok(Some(found)) if is_table(&found) => Some(found),
-        Ok(_) => return Ok(was_pinned),
-        Err(error) => return Err(unseen(name, error)),
-    };
-    // Before Linux 6.11 links cannot be detached. What counts is whether it is gone in the end.
-    let unregistered = found.map_or(Ok(()), |found| found.unregister());
-    match unregistered {
-        _ if is_gone_soon(name) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(unseen(name, error)),
-        _ => Err(KernelError::Held(name.to_owned())),
-    }
-}
-
-/// A folder is not ours: that of the kernel driver, perhaps.
-fn remove_pin(pin: &Path) -> Result<bool, KernelError> {
-    let unpinning = "removing the pin of the table";
-    match fs::symlink_metadata(pin) {
-        Ok(facts) if facts.is_file() => {}
-        _ => return Ok(false),
-    }
-    // A link, unless the kernel is so old that it has none.
-    if let Ok(link) = Map::open(pin) {
-        // Before Linux 6.11 it cannot be detached, and goes when its last holder is gone.
-        let _ = ids::detach(link.as_fd());
-    }
-    match fs::remove_file(pin) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        result => result.map(|()| true).map_err(KernelError::system(unpinning)),
-    }
-}
-
-/// How often to look, 10 ms apart, whether the kernel has let go, which it does a little later.
-const LETTING_GO: u32 = 300;
-
-fn is_gone_soon(name: &str) -> bool {
-    for _ in 0..LETTING_GO {
-        if !is_listed(name) {
-            return true;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    false
+    remove_ours(name, is_table)
 }
 
 #[cfg(all(test, feature = "install"))]

@@ -45,7 +45,7 @@ pub(super) use with_program::install;
 #[cfg(feature = "kernel")]
 mod with_program {
     use cellpace_cc::MarkovWalk;
-    use cellpace_kernel::mdi::{self, Done, MdiError, TableInstallation};
+    use cellpace_kernel::mdi::{self, Done, NativeError, TableInstallation};
     use cellpace_kernel::table::TableOrigin;
     use sha2::{Digest, Sha256};
 
@@ -74,7 +74,7 @@ mod with_program {
         };
         let settings = TableInstallation { flat, seed, slow_start, everyone, name, origin };
         let done = mdi::install(&settings).map_err(|error| match error {
-            MdiError::Name(_) => CommandError::usage(error),
+            NativeError::Name(_) => CommandError::usage(error),
             error => CommandError::failed(error),
         })?;
         let name = &settings.name;

@@ -9,6 +9,7 @@ mod driver;
 mod mdi;
 #[path = "../../../cli/tests/it/program/measured.rs"]
 mod measured;
+mod native;
 mod pace;
 mod pins;
 mod prompt;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::measured;
 use cellpace_cc::ControllerSpec;
-use cellpace_kernel::mdi::{self as kernel, Done, Loaded, MdiError, TableInstallation};
+use cellpace_kernel::mdi::{self as kernel, Done, Loaded, NativeError, TableInstallation};
 use cellpace_kernel::{pins, select_named};
 use cellpace_mdi::{
     About, Axis, Counts, Flat, Model, ModelPart, States, TransitionCount, VectorEvent, VectorStep,
@@ -82,10 +82,10 @@ fn same(name: &str, found: &[[u32; 2]], vector: &[VectorStep]) {
 }
 
 /// What BPF made, or nothing, said, where it is not permitted.
-fn permitted<T>(result: Result<T, MdiError>) -> Option<T> {
-    let denied = |error: &MdiError| match error {
-        MdiError::NoBtf { .. } | MdiError::Kernel(_) | MdiError::NoLinks => true,
-        MdiError::Bpf { source, .. } => source.kind() == ErrorKind::PermissionDenied,
+fn permitted<T>(result: Result<T, NativeError>) -> Option<T> {
+    let denied = |error: &NativeError| match error {
+        NativeError::NoBtf { .. } | NativeError::Kernel(_) | NativeError::NoLinks => true,
+        NativeError::Bpf { source, .. } => source.kind() == ErrorKind::PermissionDenied,
         _ => false,
     };
     match result {
@@ -164,7 +164,7 @@ fn a_name_too_long_is_refused() {
         name: "a_name_of_16_byt".to_owned(),
         ..TableInstallation::new(flat("mdi", &[]))
     };
-    assert!(matches!(Loaded::load(&settings, false), Err(MdiError::Name(_))));
+    assert!(matches!(Loaded::load(&settings, false), Err(NativeError::Name(_))));
 }
 
 /// Removed whatever happens.
@@ -172,7 +172,7 @@ struct Installed(String);
 
 impl Drop for Installed {
     fn drop(&mut self) {
-        let removed = kernel::remove(&self.0);
+        let removed = cellpace_kernel::table::remove(&self.0);
         assert!(removed.is_ok() || thread::panicking());
     }
 }
@@ -248,9 +248,9 @@ fn a_name_that_is_taken_is_not_taken_over() {
         return;
     }
     let error = kernel::install(&settings).unwrap_err();
-    assert!(matches!(error, MdiError::Foreign(_)), "{error}");
+    assert!(matches!(error, NativeError::Foreign(_)), "{error}");
     assert!(!pins(&name).exists());
-    assert!(!kernel::remove(&name).unwrap());
+    assert!(!cellpace_kernel::table::remove(&name).unwrap());
 }
 
 /// What TCP may have in flight, in packets.

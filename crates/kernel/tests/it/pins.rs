@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use cellpace_kernel::facts::{Facts, btf_path, running_variant};
 use cellpace_kernel::install::{InstallError, InstallOptions, install};
 use cellpace_kernel::load::{CELLPACE, open_object, suffix};
-use cellpace_kernel::mdi::{self, Done, Loaded, MdiError, TableInstallation};
+use cellpace_kernel::mdi::{self, Done, Loaded, NativeError, TableInstallation};
 use cellpace_kernel::{KernelError, installed, pins, remove, table};
 use libbpf_rs::{ErrorKind, MapCore};
 
@@ -150,7 +150,7 @@ fn what_only_looks_like_ours_is_left_alone() {
     assert!(matches!(error, InstallError::Driver(KernelError::Foreign(_))), "{error}");
     if takes_tables() {
         let error = mdi::install(&name.table("mdi")).unwrap_err();
-        assert!(matches!(error, MdiError::Foreign(_)), "{error}");
+        assert!(matches!(error, NativeError::Foreign(_)), "{error}");
     }
     assert_eq!(table::installed(&name.0).unwrap(), None);
     assert!(!table::remove(&name.0).unwrap());
@@ -204,7 +204,7 @@ fn a_table_that_another_holds_is_replaced_and_removed() {
     assert!(!table::installed(&name.0).unwrap().unwrap().pinned);
     match mdi::install(&name.table("mdi:empty=paper")) {
         Ok(done) => assert_eq!(done, Done::Replaced),
-        Err(MdiError::Driver(KernelError::Held(_))) => {
+        Err(NativeError::Driver(KernelError::Held(_))) => {
             return cellpace_testing::skip("Linux before 6.11 detaches no such links");
         }
         Err(error) => panic!("{error}"),

@@ -1,0 +1,134 @@
+//! Controllers that run in the kernel by themselves. Needs root and a kernel that permits it; says so where it
+//! is not tested.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::thread::{self, JoinHandle};
+
+use cellpace_cc::ControllerSpec;
+use cellpace_kernel::native::{
+    Done, NativeController, NativeError, NativeInstallation, Watch, install, installed,
+    move_sockets, remove,
+};
+use cellpace_kernel::{pins, select_named};
+use libbpf_rs::ErrorKind;
+
+/// A name of this test's own, free again at the end, whatever happens.
+struct Name(String);
+
+impl Name {
+    fn new(letter: char) -> Self {
+        Self(format!("cp_n{letter}{:x}", std::process::id()))
+    }
+
+    fn installation(&self, controller: &str) -> NativeInstallation {
+        let spec: ControllerSpec = controller.parse().unwrap();
+        let words = spec.kernel_settings().unwrap().words;
+        NativeInstallation {
+            name: self.0.clone(),
+            controller: controller.to_owned(),
+            ..NativeInstallation::new(NativeController::Pace, words)
+        }
+    }
+
+    fn is_listed(&self) -> bool {
+        let names = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+        names.unwrap().split_whitespace().any(|listed| listed == self.0)
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        let _ = remove(&self.0);
+        assert!(!self.is_listed() || thread::panicking());
+    }
+}
+
+/// `None`, and a line that says why, where BPF is not permitted.
+fn permitted<T>(result: Result<T, NativeError>) -> Option<T> {
+    let denied = |error: &NativeError| match error {
+        NativeError::NoBtf { .. } | NativeError::Kernel(_) => true,
+        NativeError::Bpf { source, .. } => source.kind() == ErrorKind::PermissionDenied,
+        _ => false,
+    };
+    match result {
+        Ok(value) => Some(value),
+        Err(error) if denied(&error) => {
+            cellpace_testing::skip(error);
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A connection over the loopback device whose receiver counts what arrives.
+fn connection(name: &str) -> (TcpStream, JoinHandle<u64>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    select_named(&sender, name).unwrap();
+    let (mut receiver, _) = listener.accept().unwrap();
+    let reader = thread::spawn(move || {
+        let (mut bytes, mut buffer) = (0, vec![0; 1 << 16]);
+        loop {
+            match receiver.read(&mut buffer).unwrap() {
+                0 => return bytes,
+                count => bytes += count as u64,
+            }
+        }
+    });
+    (sender, reader)
+}
+
+const MEGABYTES: u64 = 20;
+
+fn send(socket: &mut TcpStream) {
+    (0..MEGABYTES).for_each(|_| socket.write_all(&[7; 1_000_000]).unwrap());
+}
+
+#[test]
+fn a_controller_in_the_kernel_is_installed_changed_seen_and_removed() {
+    let name = Name::new('a');
+    let Some(done) = permitted(install(&name.installation("pace"))) else { return };
+    assert_eq!(done, Done::New);
+    assert!(pins(&name.0).exists());
+    let (mut sender, receiver) = connection(&name.0);
+    send(&mut sender);
+    let watch = Watch::open(NativeController::Pace, &name.0).unwrap();
+    let sockets = watch.read().unwrap();
+    assert_eq!(sockets.len(), 1, "{sockets:?}");
+    let socket = &sockets[0];
+    assert_eq!(socket.local, sender.local_addr().unwrap());
+    assert_eq!(socket.remote, sender.peer_addr().unwrap());
+    assert!(socket.window >= 2 && socket.base_us > 0 && socket.packet > 1000, "{socket:?}");
+    assert!(socket.acked > MEGABYTES * 500_000 && socket.segments > 10, "{socket:?}");
+    // Other parameters, with the connection under the same program.
+    assert_eq!(install(&name.installation("pace:empty=5%")).unwrap(), Done::Changed);
+    let known = installed(&name.0).unwrap().unwrap();
+    assert_eq!((known.controller.as_str(), known.sockets), ("pace:empty=5%", 1));
+    assert!(known.pinned && !known.everyone && known.installed_at > 1_700_000_000);
+    send(&mut sender);
+    // To another congestion control, as `remove --now` does.
+    assert_eq!(move_sockets(&name.0, "reno").unwrap(), 1);
+    assert_eq!(installed(&name.0).unwrap().unwrap().sockets, 0);
+    assert!(watch.read().unwrap().len() <= 1, "storage may outlive the move");
+    send(&mut sender);
+    sender.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(receiver.join().unwrap(), 3 * MEGABYTES * 1_000_000);
+    assert!(remove(&name.0).unwrap());
+    assert!(!name.is_listed() && !pins(&name.0).exists());
+    assert!(!remove(&name.0).unwrap());
+}
+
+#[test]
+fn a_name_that_the_kernel_has_itself_stays_the_kernels() {
+    let settings =
+        NativeInstallation { name: "reno".to_owned(), ..Name::new('b').installation("pace") };
+    match install(&settings) {
+        Err(NativeError::Foreign(_)) => {}
+        result => assert!(permitted(result).is_none(), "reno is the kernel's"),
+    }
+    assert!(!pins("reno").exists());
+    let long = NativeInstallation { name: "a_name_of_16_byt".to_owned(), ..settings };
+    assert!(matches!(install(&long), Err(NativeError::Name(_))));
+}
