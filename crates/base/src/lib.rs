@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod byte_reader;
+mod date;
 mod distribution;
 mod ecn;
 pub mod math;
@@ -22,6 +23,7 @@ pub mod statistics;
 mod time;
 
 pub use byte_reader::ByteReader;
+pub use date::utc_text;
 pub use distribution::SpanDistribution;
 pub use ecn::Ecn;
 pub use name::{SplitName, nearest, split_name};

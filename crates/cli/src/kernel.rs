@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cellpace_kernel::facts::{Facts, Obstacle};
+use cellpace_kernel::native::NativeController;
 use cellpace_kernel::{
     CallbackVariant, HAS_PROGRAMS, Installed, KernelError, NAME, PromptAcks, remove,
     remove_unfinished,
@@ -12,12 +13,14 @@ use cellpace_tcp::{DriverChoice, GateOptions, PlacementReason, ProgramSocket};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::error::CommandError;
+use crate::error::{CommandError, named};
 use crate::output::{check_files, one_line, print, write_json};
 
 mod markov;
 mod mdi;
+mod native;
 mod unit;
+mod watch;
 
 /// Commands of `cellpace kernel`.
 #[derive(Debug, Subcommand)]
@@ -28,6 +31,8 @@ pub(crate) enum KernelCommand {
     Status(StatusArgs),
     /// Remove it from the kernel; sockets that use it continue without a controller (needs root)
     Remove(RemoveArgs),
+    /// Show the sockets of a controller that runs in the kernel by itself (needs root)
+    Watch(watch::WatchArgs),
 }
 
 /// Memory for the records of each controlling process, in KiB: some seconds of them.
@@ -36,12 +41,13 @@ const RING_KIB: u32 = 1024;
 /// Arguments of `cellpace kernel install`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  cellpace kernel install --group netdev
-  cellpace kernel install --persist      # again at each start of the system
+  cellpace kernel install --cc pace --default   # what `sysctl ...=bbr` does, with Pace
+  cellpace kernel install --cc pace:empty=2%    # other parameters, also of open connections
+  cellpace kernel install --persist             # the driver, again at each start of the system
   cellpace kernel install --prompt-acks eth0,wlan0
-  cellpace kernel install --cc mdi:model=verus.mdi
 
-Everybody may select the congestion control, which without control goes by RFC 5681; the group may
+With --cc a controller runs in the kernel by itself, without any process. Without it the driver is
+installed, for controllers in processes: everybody may select the congestion control, which without control goes by RFC 5681; the group may
 set windows and see acknowledgments. To install again sets another group and other devices.")]
 pub(crate) struct InstallArgs {
     /// Users that may control sockets, besides root [default: cellpace if there is that group]
@@ -64,10 +70,13 @@ pub(crate) struct InstallArgs {
     /// Memory for the records of each controlling process, for tests: a power of two
     #[arg(long, value_name = "KIB", default_value_t = RING_KIB, hide = true, value_parser = clap::value_parser!(u32).range(64..=65_536))]
     ring: u32,
-    /// Not the driver, but a controller that runs in the kernel by itself, as congestion control
-    /// `cellpace_mdi`: mdi, or mdi:model=FILE; with --everyone users may select it, too
-    #[arg(long, value_name = "CONTROLLER", conflicts_with_all = ["group", "persist"])]
+    /// Not the driver, but a controller that runs in the kernel by itself: pace, as congestion control
+    /// `cellpace_pace`, or mdi, or mdi:model=FILE; with --everyone users may select it, too
+    #[arg(long, value_name = "CONTROLLER", conflicts_with = "group")]
     cc: Option<String>,
+    /// Make it the default of this network namespace; `remove` puts back the one before
+    #[arg(long, requires = "cc")]
+    default: bool,
     /// Seed of what is random in it, for tests; 0: drawn anew for each socket
     #[arg(long, value_name = "N", default_value_t = 0, requires = "cc", hide = true)]
     seed: u64,
@@ -94,26 +103,71 @@ pub(crate) struct StatusArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cellpace kernel remove
-  cellpace kernel remove --cc mdi")]
+  cellpace kernel remove --cc pace --now")]
 pub(crate) struct RemoveArgs {
     /// Not the driver, but the controller that `install --cc` put into the kernel
-    #[arg(long, value_name = "CONTROLLER", value_parser = ["mdi"])]
+    #[arg(long, value_name = "CONTROLLER", value_parser = removable())]
     cc: Option<String>,
+    /// Open connections of this network namespace go on with `reno`; otherwise they keep to it
+    #[arg(long, requires = "cc")]
+    now: bool,
     /// Name of the congestion control
     #[arg(long, value_name = "NAME", default_value = NAME, hide = true)]
     name: String,
 }
 
+/// Names of controllers with a program of their own for the kernel.
+fn native_names() -> Vec<&'static str> {
+    NativeController::ALL.map(NativeController::controller).into()
+}
+
+fn removable() -> Vec<&'static str> {
+    native_names().into_iter().chain([MDI]).collect()
+}
+
+/// The controller that runs in the kernel from a table.
+const MDI: &str = "mdi";
+
 pub(crate) fn run(command: &KernelCommand) -> Result<ExitCode, CommandError> {
     match command {
         KernelCommand::Install(_) if !HAS_PROGRAMS => Err(without_program()),
-        KernelCommand::Install(InstallArgs { cc: Some(cc), name, seed, everyone, .. }) => {
-            mdi::install(cc, name, *seed, *everyone)
+        KernelCommand::Install(args @ InstallArgs { cc: Some(cc), .. }) => {
+            install_by_itself(args, cc)
         }
         KernelCommand::Install(args) => install(args),
         KernelCommand::Status(args) => status(args),
-        KernelCommand::Remove(RemoveArgs { cc: Some(_), name }) => mdi::remove(name),
+        KernelCommand::Remove(RemoveArgs { cc: Some(cc), name, now }) => {
+            match NativeController::of(cc) {
+                Some(native) => native::remove(native, name, *now),
+                None if *now => Err(CommandError::usage(NOT_WITH_MDI)),
+                None => mdi::remove(name),
+            }
+        }
         KernelCommand::Remove(args) => removal(args),
+        KernelCommand::Watch(args) => watch::run(args),
+    }
+}
+
+const NOT_WITH_MDI: &str = "--persist, --default and --now: not with mdi";
+
+#[cfg(not(feature = "kernel"))]
+fn install_by_itself(args: &InstallArgs, _: &str) -> Result<ExitCode, CommandError> {
+    install(args)
+}
+
+#[cfg(feature = "kernel")]
+fn install_by_itself(args: &InstallArgs, cc: &str) -> Result<ExitCode, CommandError> {
+    let spec = named("--cc", cellpace_lab::read_controller(cc))?;
+    if let Some(native) = NativeController::of(spec.name()) {
+        return native::install(args, native, &spec);
+    }
+    match spec.name() {
+        MDI if args.persist || args.default => Err(CommandError::usage(NOT_WITH_MDI)),
+        MDI => mdi::install(&spec, cc, args),
+        name => Err(CommandError::usage(format!(
+            "--cc: {name} does not run in the kernel by itself, as pace and mdi do; the driver \
+             (`cellpace kernel install` alone) takes every controller"
+        ))),
     }
 }
 
@@ -121,7 +175,7 @@ pub(crate) fn run(command: &KernelCommand) -> Result<ExitCode, CommandError> {
 fn install(args: &InstallArgs) -> Result<ExitCode, CommandError> {
     let InstallArgs { group: _, everyone: _, persist: _, ring: _, cc: _, seed: _, name: _, .. } =
         args;
-    let InstallArgs { prompt_acks: _, skip_missing: _, .. } = args;
+    let InstallArgs { prompt_acks: _, skip_missing: _, default: _, .. } = args;
     Err(without_program())
 }
 
@@ -190,7 +244,7 @@ fn install(args: &InstallArgs) -> Result<ExitCode, CommandError> {
     }
     print(&said)?;
     if let Some(program) = program {
-        print(&unit::persist(&program, &arguments(args))?)?;
+        print(&unit::persist(&program, None, &arguments(args))?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -224,7 +278,7 @@ fn removal(args: &RemoveArgs) -> Result<ExitCode, CommandError> {
     let was_unfinished = remove_unfinished(&args.name).map_err(CommandError::failed)?;
     let removed = remove(&args.name).map_err(CommandError::failed);
     // Also when nothing is installed now: it shall not come back.
-    let forgotten = if args.name == NAME { unit::forget()? } else { false };
+    let forgotten = if args.name == NAME { unit::forget(None)? } else { false };
     if forgotten {
         print("it will not be installed at the system's start any more\n")?;
     }
@@ -252,8 +306,15 @@ fn status(args: &StatusArgs) -> Result<ExitCode, CommandError> {
     check_files(&[("--json", args.json.as_deref())])?;
     let facts = Facts::find(&args.name);
     let markov = markov::TableStatus::look(&args.name);
-    let text = table(&facts) + &markov.rows();
-    if write_json(args.json.as_deref(), || format!("{:#}\n", markov.add_to(document(&facts))))? {
+    let native = native::NativeStatus::look(&args.name);
+    let rows: String = native.iter().filter_map(native::NativeStatus::row).collect();
+    let text = table(&facts) + &markov.rows() + &rows;
+    let json = || {
+        let mut document = markov.add_to(document(&facts));
+        document["native"] = native.iter().filter_map(native::NativeStatus::document).collect();
+        format!("{document:#}\n")
+    };
+    if write_json(args.json.as_deref(), json)? {
         print(&text)?;
     }
     Ok(ExitCode::SUCCESS)

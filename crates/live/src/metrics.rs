@@ -1,7 +1,9 @@
 //! Figures for Prometheus. They name no peers: there may be ten thousand.
 
 use prometheus::TextEncoder;
+use prometheus::core::Collector;
 use prometheus::proto::{Counter, Gauge, LabelPair, MetricFamily, MetricType};
+use prometheus::{HistogramOpts, HistogramVec};
 
 use crate::connections::LiveAbout;
 use crate::summary::{Quantiles, Summary};
@@ -165,6 +167,31 @@ pub fn metric_family<'a>(
     });
     family.set_metric(metrics.collect());
     family
+}
+
+/// A histogram of samples by one label, for `/metrics`.
+#[derive(Clone)]
+pub struct SampleHistogram(HistogramVec);
+
+impl SampleHistogram {
+    /// An empty one. `bounds`: the upper ends of its buckets, rising.
+    ///
+    /// # Panics
+    /// When the names or bounds are none that Prometheus takes.
+    pub fn new(name: &str, help: &str, label: &str, bounds: &[f64]) -> Self {
+        let options = HistogramOpts::new(name, help).buckets(bounds.to_vec());
+        Self(HistogramVec::new(options, &[label]).expect("the names and bounds are constants"))
+    }
+
+    /// Takes a sample.
+    pub fn observe(&self, label: &str, value: f64) {
+        self.0.with_label_values(&[label]).observe(value);
+    }
+
+    /// Returns what there is up to now.
+    pub fn families(&self) -> Vec<MetricFamily> {
+        self.0.collect()
+    }
 }
 
 fn sample(kind: MetricKind, labels: &[(&str, &str)], value: f64) -> prometheus::proto::Metric {

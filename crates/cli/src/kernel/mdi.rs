@@ -1,20 +1,12 @@
 //! `cellpace kernel install --cc mdi`: a controller that needs no process.
 
-use std::fs;
 use std::process::ExitCode;
 
+use cellpace_kernel::native::default_here;
 use cellpace_kernel::table::{self, NAME};
 
 use crate::error::CommandError;
 use crate::output::print;
-
-/// What new sockets of this network namespace get.
-const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
-
-#[cfg(not(feature = "kernel"))]
-pub(super) fn install(_: &str, _: &str, _: u64, _: bool) -> Result<ExitCode, CommandError> {
-    Err(super::without_program())
-}
 
 pub(super) fn remove(name: &str) -> Result<ExitCode, CommandError> {
     let name = ours(name);
@@ -36,7 +28,7 @@ pub(super) fn ours(name: &str) -> &str {
 }
 
 fn is_default(name: &str) -> bool {
-    fs::read_to_string(DEFAULT).is_ok_and(|text| text.trim_end() == name)
+    default_here().as_deref() == Some(name)
 }
 
 #[cfg(feature = "kernel")]
@@ -44,29 +36,26 @@ pub(super) use with_program::install;
 
 #[cfg(feature = "kernel")]
 mod with_program {
-    use cellpace_cc::MarkovWalk;
+    use cellpace_cc::{ControllerSpec, MarkovWalk};
     use cellpace_kernel::mdi::{self, Done, NativeError, TableInstallation};
     use cellpace_kernel::table::TableOrigin;
     use sha2::{Digest, Sha256};
 
-    use crate::error::named;
+    use crate::kernel::InstallArgs;
 
-    use super::{CommandError, DEFAULT, ExitCode, fs, is_default, ours, print};
+    use super::{CommandError, ExitCode, is_default, ours, print};
+    use cellpace_kernel::native::put_back;
 
     pub(in crate::kernel) fn install(
+        spec: &ControllerSpec,
         cc: &str,
-        name: &str,
-        seed: u64,
-        everyone: bool,
+        args: &InstallArgs,
     ) -> Result<ExitCode, CommandError> {
-        let spec = named("--cc", cellpace_lab::read_controller(cc))?;
-        if spec.name() != "mdi" {
-            return Err(CommandError::usage("--cc: only mdi runs in the kernel by itself"));
-        }
+        let (seed, everyone) = (args.seed, args.everyone);
         let MarkovWalk { flat, slow_start, teacher } = spec
             .markov_walk()
             .ok_or_else(|| CommandError::usage("--cc: users=adapt does not run in the kernel"))?;
-        let name = ours(name).to_owned();
+        let name = ours(&args.name).to_owned();
         let origin = TableOrigin {
             teacher,
             controller: cc.to_owned(),
@@ -102,8 +91,9 @@ mod with_program {
         if !is_default(name) {
             return Ok(false);
         }
-        fs::write(DEFAULT, name)
-            .map_err(|error| CommandError::failed(format!("{DEFAULT}: {error}")))?;
+        put_back(name).map_err(|error| {
+            CommandError::failed(format!("net.ipv4.tcp_congestion_control: {error}"))
+        })?;
         Ok(true)
     }
 }

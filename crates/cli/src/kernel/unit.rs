@@ -8,7 +8,12 @@ use std::process::Command;
 use crate::error::CommandError;
 
 const FOLDER: &str = "/etc/systemd/system";
-const SERVICE: &str = "cellpace-kernel.service";
+/// The service of the kernel driver, or of a controller that runs in the kernel by itself.
+fn service(controller: Option<&str>) -> String {
+    controller.map_or("cellpace-kernel.service".to_owned(), |controller| {
+        format!("cellpace-kernel-{controller}.service")
+    })
+}
 
 /// Mounts the file system of the pins: the service is confined, and mounts for itself alone.
 const MOUNT: &str = "run-cellpace-bpf.mount";
@@ -18,6 +23,10 @@ const MOUNT: &str = "run-cellpace-bpf.mount";
 const SERVICE_TEXT: &str = include_str!("../../units/cellpace-kernel.service");
 #[cfg(feature = "kernel")]
 const MOUNT_TEXT: &str = include_str!("../../units/run-cellpace-bpf.mount");
+
+/// The option with which the service writes a sysctl.
+#[cfg(any(feature = "kernel", test))]
+const DEFAULT: &str = "--default";
 
 /// What it starts.
 #[cfg(any(feature = "kernel", test))]
@@ -58,9 +67,13 @@ fn check(program: &Path) -> Result<(), String> {
 
 /// Writes the units and enables the service, or hands them over where there is no systemd. What to say.
 #[cfg(feature = "kernel")]
-pub(super) fn persist(program: &Path, arguments: &[String]) -> Result<String, CommandError> {
-    let service = text(&program.to_string_lossy(), arguments);
-    let units = [(MOUNT, MOUNT_TEXT), (SERVICE, &*service)];
+pub(super) fn persist(
+    program: &Path,
+    controller: Option<&str>,
+    arguments: &[String],
+) -> Result<String, CommandError> {
+    let (name, service) = (&*service(controller), text(&program.to_string_lossy(), arguments));
+    let units = [(MOUNT, MOUNT_TEXT), (name, &*service)];
     if !runs() {
         let files = units.map(|(name, text)| format!("# {FOLDER}/{name}\n{text}"));
         return Ok(format!(
@@ -77,17 +90,20 @@ pub(super) fn persist(program: &Path, arguments: &[String]) -> Result<String, Co
     systemctl(&["daemon-reload"])?;
     // Started as well, which changes nothing: whatever keeps the unit from working shows now, and not
     // at the next start.
-    systemctl(&["enable", "--now", SERVICE])?;
-    Ok(format!("wrote {FOLDER}/{SERVICE}: it will be installed at each start of the system\n"))
+    systemctl(&["enable", "--now", name])?;
+    Ok(format!("wrote {FOLDER}/{name}: it will be installed at each start of the system\n"))
 }
 
 /// Removes the units; whether there was the service.
-pub(super) fn forget() -> Result<bool, CommandError> {
-    let had_service = Path::new(FOLDER).join(SERVICE).exists();
+pub(super) fn forget(controller: Option<&str>) -> Result<bool, CommandError> {
+    let service = &*service(controller);
+    let had_service = Path::new(FOLDER).join(service).exists();
     if had_service && runs() {
-        systemctl(&["disable", "--now", SERVICE])?;
+        systemctl(&["disable", "--now", service])?;
     }
-    for name in [SERVICE, MOUNT] {
+    // The mount is that of all: it goes with the driver.
+    let gone = [Some(service), controller.is_none().then_some(MOUNT)];
+    for name in gone.into_iter().flatten() {
         let path = Path::new(FOLDER).join(name);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -119,7 +135,12 @@ fn systemctl(arguments: &[&str]) -> Result<(), CommandError> {
 fn text(program: &str, arguments: &[String]) -> String {
     let words = [program, "kernel", "install"].into_iter();
     let words = words.chain(arguments.iter().map(String::as_str)).map(quoted);
-    SERVICE_TEXT.replace(PACKAGED, &format!("ExecStart={}", words.collect::<Vec<_>>().join(" ")))
+    let line = format!("ExecStart={}", words.collect::<Vec<_>>().join(" "));
+    let service = SERVICE_TEXT.replace(PACKAGED, &line);
+    match arguments.iter().any(|argument| argument == DEFAULT) {
+        true => service.replace("ProtectKernelTunables=yes", "ProtectKernelTunables=no"),
+        false => service,
+    }
 }
 
 /// As systemd.service(5), \"Command lines\", reads it.
@@ -148,5 +169,15 @@ mod tests {
         let text = text("/opt/100% \"x\"/cellpace", &["--group".into(), "net".into()]);
         let line = r#"ExecStart="/opt/100%% \"x\"/cellpace" "kernel" "install" "--group" "net""#;
         assert!(text.lines().any(|found| found == line), "{text}");
+        assert!(text.contains("\nProtectKernelTunables=yes\n"));
+    }
+
+    #[test]
+    fn the_unit_of_a_default_may_set_it() {
+        let arguments = ["--cc", "pace:empty=2%", "--default"].map(str::to_owned);
+        let text = text("/usr/bin/cellpace", &arguments);
+        assert!(text.contains(r#""--cc" "pace:empty=2%%" "--default""#), "{text}");
+        assert!(text.contains("\nProtectKernelTunables=no\n"), "{text}");
+        assert_eq!(service(Some("pace")), "cellpace-kernel-pace.service");
     }
 }

@@ -1,0 +1,304 @@
+//! `cellpace kernel watch`: the sockets of a controller that runs in the kernel by itself.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use cellpace_base::Span;
+use cellpace_kernel::NAME;
+use clap::Args;
+
+use crate::dashboard::DashboardOptions;
+use crate::error::CommandError;
+use crate::options::{Verbosity, whole};
+
+/// Arguments of `cellpace kernel watch`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cellpace kernel watch
+  cellpace kernel watch --count 1 --json -
+  cellpace kernel watch --dashboard 9100
+
+All network namespaces are shown. Reading costs processor time only when it is done; a controller
+in the kernel does nothing for who does not look. Needs CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN.")]
+pub(crate) struct WatchArgs {
+    /// Which controller
+    #[arg(long, value_name = "CONTROLLER", default_value = "pace", value_parser = super::native_names())]
+    cc: String,
+    /// From one reading to the next
+    #[arg(long, value_name = "SPAN", default_value = "1s", value_parser = interval)]
+    every: Span,
+    /// End after this many readings
+    #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX))]
+    count: Option<u32>,
+    /// Append a line for each reading as JSON (`-`: standard output, and nothing else there)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    #[command(flatten)]
+    dashboard: DashboardOptions,
+    #[command(flatten)]
+    verbosity: Verbosity,
+    /// Name of the congestion control
+    #[arg(long, value_name = "NAME", default_value = NAME, hide = true)]
+    name: String,
+}
+
+fn interval(text: &str) -> Result<Span, String> {
+    let span = cellpace_base::parse_span(text).map_err(|error| error.to_string())?;
+    let range = Span::from_millis(10)..=Span::from_secs(3600);
+    if range.contains(&span) { Ok(span) } else { Err("from 10ms to 1h".to_owned()) }
+}
+
+#[cfg(not(feature = "kernel"))]
+pub(super) fn run(_: &WatchArgs) -> Result<ExitCode, CommandError> {
+    Err(super::without_program())
+}
+
+#[cfg(feature = "kernel")]
+pub(super) use readings::run;
+
+#[cfg(feature = "kernel")]
+mod readings {
+    use std::collections::HashMap;
+    use std::fmt::Write;
+    use std::net::SocketAddr;
+    use std::thread;
+    use std::time::Instant;
+
+    use cellpace_kernel::native::{NativeController, SocketState, Watch};
+    use cellpace_live::{
+        ConnectionFigures, LiveConnection, LiveConnections, MetricFamily, NewConnection,
+        SampleHistogram, SharedFigures,
+    };
+    use serde_json::{Value, json};
+
+    use super::{CommandError, Duration, ExitCode, Span, WatchArgs};
+    use crate::dashboard::OpenDashboard;
+    use crate::kernel::{native::ours, without_program};
+    use crate::output::{append, is_stdout, print};
+    use crate::progress::{end_cleanly_on_ctrl_c, interrupted, service_exit_code};
+
+    /// Rows of a reading on a terminal; the busiest come first.
+    const ROWS: usize = 20;
+
+    pub(in crate::kernel) fn run(args: &WatchArgs) -> Result<ExitCode, CommandError> {
+        args.dashboard.check()?;
+        let native = NativeController::of(&args.cc).ok_or_else(without_program)?;
+        let watch = Watch::open(native, ours(native, &args.name)).map_err(CommandError::failed)?;
+        let samples = Samples::new();
+        let metrics = samples.clone();
+        let dashboard = args.dashboard.open(
+            "kernel",
+            args.cc.clone(),
+            Some(Box::new(move || metrics.families())),
+            args.verbosity,
+        )?;
+        let mut shown = Shown::new(dashboard.as_ref().map(OpenDashboard::connections));
+        let lines = match &args.json {
+            Some(path) if !is_stdout(path) => Some(append("--json", path, Vec::new())?),
+            _ => None,
+        };
+        end_cleanly_on_ctrl_c();
+        let mut left = args.count;
+        while !interrupted() {
+            let sockets = watch.read().map_err(CommandError::failed)?;
+            samples.take(&args.cc, &sockets);
+            shown.update(&sockets);
+            match &lines {
+                Some(lines) => lines.put(line(&sockets).as_bytes()),
+                None if args.json.is_some() => print(&line(&sockets))?,
+                None if dashboard.is_none() => print(&table(&sockets))?,
+                None => {}
+            }
+            left = left.map(|left| left - 1);
+            if left == Some(0) {
+                break;
+            }
+            rest(args.every);
+        }
+        if let Some(dashboard) = dashboard {
+            dashboard.finish();
+        }
+        if let Some(failed) = lines.and_then(|lines| lines.finish()) {
+            return Err(CommandError::failed(failed));
+        }
+        Ok(if interrupted() { service_exit_code() } else { ExitCode::SUCCESS })
+    }
+
+    /// Until the next reading, or a signal.
+    fn rest(span: Span) {
+        let until = Instant::now() + Duration::from_nanos(span.as_nanos());
+        while !interrupted() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            thread::sleep(left.min(Duration::from_millis(100)));
+        }
+    }
+
+    /// Histograms of what the readings have found, by controller.
+    #[derive(Clone)]
+    struct Samples {
+        queue: SampleHistogram,
+        window: SampleHistogram,
+        base: SampleHistogram,
+    }
+
+    impl Samples {
+        fn new() -> Self {
+            let seconds = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0];
+            let packets = [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0];
+            let new = |name: &str, help: &str, bounds: &[f64]| {
+                SampleHistogram::new(name, help, "controller", bounds)
+            };
+            Self {
+                queue: new(
+                    "cellpace_kernel_queue_delay_seconds",
+                    "Queueing delay that the last ack of each socket had shown, at each reading.",
+                    &seconds,
+                ),
+                window: new(
+                    "cellpace_kernel_window_packets",
+                    "Congestion window of each socket, at each reading.",
+                    &packets,
+                ),
+                base: new(
+                    "cellpace_kernel_base_rtt_seconds",
+                    "Base RTT of each socket, at each reading.",
+                    &seconds,
+                ),
+            }
+        }
+
+        fn take(&self, controller: &str, sockets: &[SocketState]) {
+            for socket in sockets.iter().filter(|socket| socket.base_us > 0) {
+                self.queue.observe(controller, f64::from(socket.queue_us) / 1e6);
+                self.window.observe(controller, f64::from(socket.window));
+                self.base.observe(controller, f64::from(socket.base_us) / 1e6);
+            }
+        }
+
+        fn families(&self) -> Vec<MetricFamily> {
+            [&self.queue, &self.window, &self.base]
+                .into_iter()
+                .flat_map(|one| one.families())
+                .collect()
+        }
+    }
+
+    /// The sockets that the dashboard has.
+    struct Shown {
+        connections: Option<LiveConnections>,
+        known: HashMap<(SocketAddr, SocketAddr), (u64, SharedFigures)>,
+        opened: u64,
+    }
+
+    impl Shown {
+        fn new(connections: Option<LiveConnections>) -> Self {
+            Self { connections, known: HashMap::new(), opened: 0 }
+        }
+
+        fn update(&mut self, sockets: &[SocketState]) {
+            let Some(connections) = &self.connections else { return };
+            let mut gone = std::mem::take(&mut self.known);
+            for socket in sockets {
+                let key = (socket.local, socket.remote);
+                let (number, figures) = gone.remove(&key).unwrap_or_else(|| {
+                    self.opened += 1;
+                    let figures = SharedFigures::default();
+                    connections.opened(NewConnection {
+                        number: self.opened,
+                        name: format!("{} - {}", socket.local, socket.remote),
+                        driver: "kernel",
+                        source: Box::new(figures.clone()),
+                    });
+                    (self.opened, figures)
+                });
+                figures.update(|now| *now = figures_of(socket));
+                self.known.insert(key, (number, figures));
+            }
+            for (number, figures) in gone.into_values() {
+                connections.closed(number, figures.figures(), "closed");
+            }
+        }
+    }
+
+    fn figures_of(socket: &SocketState) -> ConnectionFigures {
+        let packet = u64::from(socket.packet);
+        let known = |micros: u32| (micros > 0).then(|| Span::from_micros(micros.into()));
+        ConnectionFigures {
+            sent_bytes: u64::from(socket.segments) * packet,
+            delivered_bytes: socket.acked,
+            lost: socket.retransmitted.into(),
+            rtt: known(socket.srtt_us),
+            min_rtt: known(socket.base_us),
+            queue_delay: Some(Span::from_micros(socket.queue_us.into())),
+            cwnd: Some(u64::from(socket.window) * packet),
+            in_flight: Some(u64::from(socket.in_flight) * packet),
+            phase: Some(socket.phase),
+            ..ConnectionFigures::default()
+        }
+    }
+
+    fn line(sockets: &[SocketState]) -> String {
+        let sockets: Vec<Value> = sockets.iter().map(object).collect();
+        format!("{}\n", json!({ "schema": "cellpace.kernel_watch/1", "sockets": sockets }))
+    }
+
+    fn object(socket: &SocketState) -> Value {
+        json!({
+            "local": socket.local.to_string(),
+            "remote": socket.remote.to_string(),
+            "phase": socket.phase,
+            "window_packets": socket.window,
+            "in_flight_packets": socket.in_flight,
+            "packet_bytes": socket.packet,
+            "base_rtt_ms": f64::from(socket.base_us) / 1e3,
+            "rtt_ms": f64::from(socket.srtt_us) / 1e3,
+            "queue_delay_ms": f64::from(socket.queue_us) / 1e3,
+            "delivery_mbps": mbps(socket.rate),
+            "pacing_mbps": (socket.pacing < UNPACED).then(|| mbps(socket.pacing)),
+            "acked_bytes": socket.acked,
+            "segments": socket.segments,
+            "retransmitted": socket.retransmitted,
+        })
+    }
+
+    /// A rate above this is none.
+    const UNPACED: u64 = 1 << 40;
+
+    fn mbps(bytes_per_sec: u64) -> f64 {
+        bytes_per_sec as f64 * 8.0 / 1e6
+    }
+
+    fn table(sockets: &[SocketState]) -> String {
+        let mut busiest: Vec<&SocketState> = sockets.iter().collect();
+        busiest.sort_by_key(|socket| std::cmp::Reverse(socket.rate));
+        let mut text = format!(
+            "{:<48} {:>8} {:>9} {:>9} {:>9}  {}\n",
+            format!("{} sockets", sockets.len()),
+            "window",
+            "Mbit/s",
+            "base ms",
+            "queue ms",
+            "phase"
+        );
+        for socket in busiest.iter().take(ROWS) {
+            let name = format!("{} - {}", socket.local, socket.remote);
+            let (base, queue) = (f64::from(socket.base_us) / 1e3, f64::from(socket.queue_us) / 1e3);
+            // Writing into a text does not fail.
+            let _ = writeln!(
+                text,
+                "{name:<48} {:>8} {:>9.2} {base:>9.1} {queue:>9.1}  {}",
+                socket.window,
+                mbps(socket.rate),
+                socket.phase
+            );
+        }
+        if sockets.len() > ROWS {
+            text += &format!("and {} slower ones\n", sockets.len() - ROWS);
+        }
+        text
+    }
+}
