@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""MDI beside its teacher in the simulator, on the links of kernel_mdi.py and with the acks of UDP and TCP.
+"""MDI beside its teacher in the simulator, on the links of kernel_native.py and with the acks of UDP and TCP.
 
     python3 evaluation/mdi_teacher.py path/to/cellpace [CC...] [--seeds 10] [--flows 1] [--all]
 

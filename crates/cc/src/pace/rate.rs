@@ -54,7 +54,7 @@ impl DeliveryMean {
 mod tests {
     use super::*;
 
-    const T: f64 = 0.150;
+    /// 150 ms.
     const MEMORY: u64 = 150_000;
 
     /// An ack of one packet every `gap_ms`, from `from_ms` to `to_ms`.

@@ -82,7 +82,7 @@ pub(super) fn remove(
     let is_test = name != NAME;
     let name = ours(native, name);
     let known = native::installed(name).map_err(CommandError::failed)?;
-    let default = known.as_ref().and_then(|known| given_up(known, default_here()));
+    let default = known.as_ref().and_then(|known| given_up(known, default_here().as_deref()));
     if let Some(before) = &default {
         put_back(before).map_err(|error| {
             CommandError::failed(format!("net.ipv4.tcp_congestion_control={before}: {error}"))
@@ -117,8 +117,8 @@ pub(super) fn remove(
 }
 
 /// The default to put back, if it is still ours.
-fn given_up(known: &InstalledNative, default: Option<String>) -> Option<String> {
-    known.before.clone().filter(|_| default.as_ref() == Some(&known.name))
+fn given_up(known: &InstalledNative, default: Option<&str>) -> Option<String> {
+    known.before.clone().filter(|_| default == Some(&*known.name))
 }
 
 #[cfg(feature = "kernel")]
@@ -160,10 +160,15 @@ impl NativeStatus {
         Some(format!("{:<27}{what}\n", format!("`{}`", self.name)))
     }
 
+    /// Without the namespace that has it as its default.
+    fn sockets(&self, found: &InstalledNative) -> u64 {
+        found.sockets.saturating_sub(self.is_default.into())
+    }
+
     fn describe(&self, found: &InstalledNative) -> String {
-        let InstalledNative { controller, version, installed_at, sockets, .. } = found;
-        let users =
-            if *sockets == 1 { "1 socket".to_owned() } else { format!("{sockets} sockets") };
+        let InstalledNative { controller, version, installed_at, .. } = found;
+        let sockets = self.sockets(found);
+        let users = if sockets == 1 { "1 socket".to_owned() } else { format!("{sockets} sockets") };
         let mut text = format!(
             "{controller} of cellpace {version}, since {}; {users}",
             utc_text(*installed_at)
@@ -187,7 +192,7 @@ impl NativeStatus {
                 "controller": found.controller,
                 "version": found.version,
                 "installed_at": utc_text(found.installed_at),
-                "sockets": found.sockets,
+                "sockets": self.sockets(found),
                 "everyone": found.everyone,
                 "default": self.is_default,
                 "pinned": found.pinned,

@@ -182,7 +182,7 @@ mod readings {
         fn families(&self) -> Vec<MetricFamily> {
             [&self.queue, &self.window, &self.base]
                 .into_iter()
-                .flat_map(|one| one.families())
+                .flat_map(SampleHistogram::families)
                 .collect()
         }
     }

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::program::{Folder, Outcome, eventually};
-use cellpace_kernel::{pins, remove, remove_unfinished, select_named, table};
+use cellpace_kernel::{native, pins, remove, remove_unfinished, select_named, table};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -18,14 +18,14 @@ const NOBODY: u32 = 65_534;
 const GONE: &str = "registered, but its pins are gone: `cellpace kernel remove` removes it";
 
 /// A name for a congestion control, free again at the end, whatever happens.
-struct Place {
-    folder: Folder,
-    name: String,
+pub(crate) struct Place {
+    pub(crate) folder: Folder,
+    pub(crate) name: String,
 }
 
 impl Place {
     /// `None`, and a line that says why, where nothing can be installed.
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let place =
@@ -41,11 +41,11 @@ impl Place {
         Some(place)
     }
 
-    fn kernel(&self, command: &str) -> Outcome {
+    pub(crate) fn kernel(&self, command: &str) -> Outcome {
         self.folder.run(&format!("kernel {command} --name {}", self.name))
     }
 
-    fn good(&self, command: &str) -> String {
+    pub(crate) fn good(&self, command: &str) -> String {
         let outcome = self.kernel(command);
         assert_eq!(outcome.code, Some(0), "{command}: {} {}", outcome.stdout, outcome.stderr);
         outcome.stdout
@@ -67,7 +67,7 @@ impl Place {
         serde_json::from_slice(&self.folder.read(name)).unwrap()
     }
 
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.good("status --json -")).unwrap()
     }
 
@@ -84,7 +84,7 @@ impl Place {
         said
     }
 
-    fn is_listed(&self) -> bool {
+    pub(crate) fn is_listed(&self) -> bool {
         let names = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
         names.unwrap().split_whitespace().any(|listed| listed == self.name)
     }
@@ -95,11 +95,12 @@ impl Drop for Place {
         let _ = remove(&self.name);
         let _ = remove_unfinished(&self.name);
         let _ = table::remove(&self.name);
+        let _ = native::remove(&self.name);
         assert!(!self.is_listed() || std::thread::panicking());
     }
 }
 
-fn connection() -> (TcpStream, TcpStream) {
+pub(crate) fn connection() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let opened = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     (opened, listener.accept().unwrap().0)

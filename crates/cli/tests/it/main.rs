@@ -28,6 +28,8 @@ mod kernel;
 #[cfg(target_os = "linux")]
 mod kernel_mdi;
 #[cfg(target_os = "linux")]
+mod kernel_native;
+#[cfg(target_os = "linux")]
 mod kernel_pins;
 #[cfg(target_os = "linux")]
 mod link;

@@ -30,7 +30,7 @@ const RUN_ELSEWHERE: [(&str, &str); 2] = [
     ("docs/validation/conformance.md", "measures for half an hour: tests/it/conform.rs"),
     (
         "docs/kernel.md",
-        "changes the kernel of this machine: tests/it/{kernel,kernel_mdi,attach}.rs",
+        "changes the kernel of this machine: tests/it/{kernel,kernel_native,kernel_mdi,attach}.rs",
     ),
 ];
 

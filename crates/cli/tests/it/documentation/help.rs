@@ -15,9 +15,13 @@ const BEFORE: &str =
     "set -a; mkdir -p ~/.local/share/bash-completion/completions ~/.config/fish/completions";
 
 /// Examples that are not run, and why.
-const NOT_RUN: [(&str, &str); 7] = [
+const NOT_RUN: [(&str, &str); 8] = [
     ("cellpace kernel install", "changes the kernel of this machine; tests/it/kernel.rs does it"),
     ("cellpace kernel remove", "changes the kernel of this machine; tests/it/kernel.rs does it"),
+    (
+        "cellpace kernel watch",
+        "needs a controller in the kernel; tests/it/kernel_native.rs does it",
+    ),
     ("cellpace attach", "needs the kernel driver; tests/it/attach.rs does it"),
     ("cellpace paper record", "measures for minutes, in the repository"),
     (" there:", "needs another computer"),

@@ -100,6 +100,8 @@ fn what_the_program_writes_has_its_schema() {
     }
     unseen.retain(|name| name != "connections" || session::is_installed("python3"));
     unseen.retain(|name| name != "conform" || links);
+    // It needs a controller in the kernel: tests/it/kernel_native.rs writes it and checks it.
+    unseen.retain(|name| name != "kernel-watch");
     unseen.retain(|name| name != "live" || session::is_installed("curl"));
     assert!(unseen.is_empty(), "nothing was written of {unseen:?}");
 }

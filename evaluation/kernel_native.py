@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
-"""MDI in the kernel against MDI and its teacher in user space, over emulated links.
+"""Controllers that run in the kernel by themselves against themselves in user space and in virtual time,
+over emulated links.
 
-    python3 evaluation/kernel_mdi.py path/to/cellpace [OUT.json] [--seconds 30] [--runs 3]
+    python3 evaluation/kernel_native.py path/to/cellpace [OUT.json] [--cc pace] [--seconds 30] [--runs 3]
 
 Needs root. What is compared, each alone on the link, with the same link for all:
 
-  kernel    TCP under cellpace_mdi: no process of cellpace at the sender
-  native    cellpace send --cc mdi, over UDP
-  above     cellpace run --cc mdi, above TCP with cubic
-  verus     cellpace send --cc verus:r=2, the teacher, over UDP
-  simulated cellpace compare --cc mdi, in virtual time
+  kernel    TCP under cellpace_CC: no process of cellpace at the sender
+  native    cellpace send --cc CC, over UDP
+  above     cellpace run --cc CC, above TCP with cubic
+  verus     cellpace send --cc verus:r=2, over UDP: the teacher of MDI's table
+  simulated cellpace compare --cc CC, in virtual time
 
 Every run has a seed, which is the walk's and the generated link's, and tells over which part of a
 recorded trace it is: what is compared has had the same links.
 
-Installs MDI in the kernel (`cellpace kernel install --cc mdi`) where it is not installed yet, and
+Installs the controller in the kernel (`cellpace kernel install --cc CC`) where it is not installed yet, and
 removes it then. Recorded traces are measured where CELLPACE_TRACES is set.
 """
 import argparse
@@ -33,7 +34,6 @@ from trace_minutes import minute
 HERE = Path(__file__).resolve().parent
 SERVER = f"python3 {HERE}/alcc_server.py"
 DOWNLOAD = "exec cat </dev/tcp/$CELLPACE_HOST/9000 >/dev/null"
-NAME = "cellpace_mdi"
 
 
 def link(options, server, client, seconds):
@@ -75,14 +75,14 @@ def kernel(_seed):
 
 
 def above(seed):
-    server = f"CELLPACE_SEED={seed} '{ARGS.cellpace}' run --cc mdi --drain 1s -- {SERVER} 9000 cubic"
+    server = f"CELLPACE_SEED={seed} '{ARGS.cellpace}' run --cc {ARGS.cc} --drain 1s -- {SERVER} 9000 cubic"
     return lambda options, seconds: link(options, server, DOWNLOAD, seconds)
 
 
 def simulated(_seed):
     def measured(options, seconds):
         options = options.split()
-        run = [ARGS.cellpace, "compare", *options, "--cc", "mdi", "--rtt", "40ms", "--skip", "3s",
+        run = [ARGS.cellpace, "compare", *options, "--cc", ARGS.cc, "--rtt", "40ms", "--skip", "3s",
                "--queue", "droptail:2MB", "--duration", f"{seconds}s", "--json", "-"]
         return figures(json.loads(subprocess.run(run, capture_output=True, check=True).stdout))
     return measured
@@ -90,7 +90,7 @@ def simulated(_seed):
 
 WAYS = {
     "kernel": kernel,
-    "native": lambda seed: native("mdi", seed),
+    "native": lambda seed: native(ARGS.cc, seed),
     "above": above,
     "verus": lambda seed: native("verus:r=2", seed),
     "simulated": simulated,
@@ -100,7 +100,9 @@ WAYS = {
 def links():
     """Names of links, and what gives the link's options for a seed."""
     found = {"12 Mbit/s": lambda seed: f"--trace constant:12mbit --seed {seed}",
-             "lte-driving": lambda seed: f"--trace lte-driving --seed {seed}"}
+             "12 Mbit/s, 1 %": lambda seed: f"--trace constant:12mbit --loss 1% --seed {seed}"}
+    for name in ["lte-driving", "hspa-walking", "5g-midband"]:
+        found[name] = lambda seed, name=name: f"--trace {name} --seed {seed}"
     folder = os.environ.get("CELLPACE_TRACES")
     for name in ["highway-3g", "city-drive"] if folder else []:
         found[name] = recorded(f"{folder}/{name}.down")
@@ -119,9 +121,10 @@ def mean(rows):
 
 def main():
     results = {}
-    wanted = ARGS.only.split(",") if ARGS.only else WAYS
+    wanted = ARGS.only.split(",") if ARGS.only else list(WAYS)
+    some = ARGS.links.split(";") if ARGS.links else list(links())
     print(f"{'link':<14}{'way':<11}{'Mbit/s':>8}{'p50 ms':>9}{'p95 ms':>9}   runs")
-    cells = [(name, options, way) for name, options in links().items() for way in wanted]
+    cells = [(name, options, way) for name, options in links().items() if name in some for way in wanted]
     with ThreadPoolExecutor(ARGS.at_once) as pool:
         # Runs of a cell are far apart: what is compared is measured at about the same time.
         waiting = [[pool.submit(WAYS[way](seed), options(seed), ARGS.seconds)
@@ -173,15 +176,17 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--at-once", type=int, default=1, help="as many runs at a time")
-    parser.add_argument("--name", default=NAME, help="of the congestion control")
+    parser.add_argument("--cc", default="pace", help="pace or mdi")
+    parser.add_argument("--links", help="some of the links, with semicolons")
     parser.add_argument("--only", help="some of the ways, with commas")
     ARGS = parser.parse_args()
+    ARGS.name = f"cellpace_{ARGS.cc}"
     ARGS.cellpace = str(Path(ARGS.cellpace).resolve())
     ours = not installed()
     if ours:
-        subprocess.run([ARGS.cellpace, "kernel", "install", "--cc", "mdi"], check=True)
+        subprocess.run([ARGS.cellpace, "kernel", "install", "--cc", ARGS.cc], check=True)
     try:
         main()
     finally:
         if ours:
-            subprocess.run([ARGS.cellpace, "kernel", "remove", "--cc", "mdi"], check=True)
+            subprocess.run([ARGS.cellpace, "kernel", "remove", "--cc", ARGS.cc], check=True)
