@@ -272,6 +272,14 @@ impl Path {
         self.push_after(packet, Span::ZERO);
     }
 
+    /// Takes over the delay that the trace of another path brings, for a link behind which all of the
+    /// delay lies. It must have none of its own.
+    pub fn take_base_delay(&mut self, from: &mut Self) {
+        let taken = from.base_delay.take();
+        debug_assert!(taken.is_none() || self.base_delay.is_none(), "two base delays");
+        self.base_delay = taken.or(self.base_delay.take());
+    }
+
     /// When the model next wants to be advanced.
     #[inline]
     pub fn next_deadline(&self) -> Option<Time> {

@@ -11,6 +11,7 @@ use cellpace_measure::{
 };
 use cellpace_path::{Fate, Packet, PacketRecord, Path, PathSpec};
 
+use crate::cell::Cell;
 use crate::chain_spec::{ChainSpec, LinkRoute, ProxySpec};
 use crate::connection::{EndRules, generation_of};
 use crate::flow::{OwnDelay, SimFlow};
@@ -23,7 +24,7 @@ use crate::send_jitter::longest_delays;
 use crate::transfer_tally::SenderCounts;
 use crate::transfers::Leg;
 use crate::world::{
-    ACK_BYTES, DelaySplit, PacketRoom, Remains, collector, forward_spec, mark, next_multiple,
+    ACK_BYTES, DelaySplit, PacketRoom, Remains, cell, collector, forward_spec, mark, next_multiple,
     reverse_spec, signalled,
 };
 use crate::{Scenario, SimError};
@@ -113,6 +114,8 @@ pub(crate) struct ChainWorld {
     window: MeasuredWindow,
     /// One, or one on either side of the proxy.
     stretches: Vec<Stretch>,
+    /// What the last link leads to in place of a trace of its own.
+    cell: Option<Cell>,
     flows: Vec<SimFlow>,
     /// The links over which each flow leads.
     routes: Vec<LinkRoute>,
@@ -175,8 +178,9 @@ impl ChainWorld {
             now: Time::ZERO,
             window: MeasuredWindow { skip: Time::ZERO + scenario.skip, end },
             stretches: stretches(scenario, chain, &routes)?,
+            cell: cell(scenario)?,
             routes,
-            pings: scenario.pings.iter().map(|ping| PingSeries::new(*ping, end)).collect(),
+            pings: scenario.pings.iter().map(|ping| PingSeries::new(ping.clone(), end)).collect(),
             relays: Vec::new(),
             ends,
             random: seeded(PROXY_STREAM),
@@ -246,6 +250,8 @@ impl ChainWorld {
         let legs = self.waiting_legs.iter().map(|(at, ..)| *at);
         let probes = self.probes.iter().map(|probe| probe.at);
         let pings = self.pings.iter().map(PingSeries::next);
+        let cell = self.cell.as_ref().and_then(Cell::next_deadline);
+        let pings = pings.chain(cell);
         let others =
             self.show_at.into_iter().chain(self.path_changes.front().copied()).chain(pings);
         let all = paths.filter_map(Path::next_deadline).chain(flows).chain(relays);
@@ -268,7 +274,9 @@ impl ChainWorld {
         }
         for stretch in 0..self.stretches.len() {
             for place in 0..self.stretches[stretch].down.len() {
-                if is_due(&self.stretches[stretch].down[place], now) {
+                let is_cells = self.segment(stretch, place) == self.chain.before.len();
+                let cell = self.cell.as_ref().filter(|_| is_cells).and_then(Cell::next_deadline);
+                if is_due(&self.stretches[stretch].down[place], now) || cell == Some(now) {
                     self.advance_down(stretch, place, observer);
                 }
             }
@@ -323,9 +331,13 @@ impl ChainWorld {
 
     fn advance_down(&mut self, stretch: usize, place: usize, observer: &mut impl Observer) {
         let mut fates = std::mem::take(&mut self.fates);
-        let Stretch { down, first, .. } = &mut self.stretches[stretch];
+        let segment = self.segment(stretch, place);
+        let down = &mut self.stretches[stretch].down;
         down[place].advance(self.now, &mut fates);
-        let (segment, last) = (*first + place, down.len() - 1);
+        let last = down.len() - 1;
+        if let Some(cell) = self.cell.as_mut().filter(|_| segment == self.chain.before.len()) {
+            cell.carry(self.now, &mut fates);
+        }
         for record in fates.drain(..) {
             let is_last = place == self.route(record.packet.flow, last).last;
             self.tally(segment, &record);
@@ -360,6 +372,11 @@ impl ChainWorld {
             self.arrive(stretch, PacketRecord { packet, fate: record.fate }, observer);
         }
         self.fates = fates;
+    }
+
+    /// The number of a link among all.
+    fn segment(&self, stretch: usize, place: usize) -> usize {
+        self.stretches[stretch].first + place
     }
 
     fn tally(&mut self, segment: usize, record: &PacketRecord) {

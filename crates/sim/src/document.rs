@@ -68,6 +68,7 @@ struct ProxyToml {
 struct PingToml {
     every: Option<Spanned<String>>,
     size: Option<Spanned<String>>,
+    user: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -549,7 +550,7 @@ impl TomlText<'_> {
     }
 
     fn ping(&self, fields: &PingToml) -> Result<PingSpec, SimError> {
-        let mut ping = PingSpec::default();
+        let mut ping = PingSpec { user: fields.user.clone(), ..PingSpec::default() };
         self.read(&fields.every, "every", &mut ping.every, parse_span)?;
         self.read(&fields.size, "size", &mut ping.size, |text| {
             let bytes = parse_bytes(text).map_err(|error| error.to_string())?;

@@ -71,7 +71,8 @@ impl SimFlow {
         random: Random,
         transfers: Random,
     ) -> Self {
-        let next = Some(spec.start);
+        // Flows that send both ways have ends of their own.
+        let next = spec.reverse.is_none().then_some(spec.start);
         let transfers = match &spec.traffic {
             FlowTraffic::Transfers(of) => {
                 let transfers = Transfers::new(of.clone(), index as usize, spec.name(), transfers);

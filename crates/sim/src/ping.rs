@@ -5,12 +5,14 @@ use cellpace_measure::{DelaySketch, MeasuredWindow, PingFigures};
 use cellpace_path::Packet;
 
 /// A series of echo requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PingSpec {
     /// The time from one request to the next, 1 ms or more.
     pub every: Span,
     /// Bytes of a request and of its answer, IP header included: 28 to 65535.
     pub size: u32,
+    /// The user of the cell whose channel it uses, where there is a cell.
+    pub user: Option<String>,
 }
 
 /// The shortest IPv4 header, and ICMP's.
@@ -25,7 +27,7 @@ const MAX_REQUESTS: u64 = 1_000_000;
 impl Default for PingSpec {
     /// 84 bytes each second.
     fn default() -> Self {
-        Self { every: Span::from_secs(1), size: DEFAULT_SIZE }
+        Self { every: Span::from_secs(1), size: DEFAULT_SIZE, user: None }
     }
 }
 

@@ -48,13 +48,6 @@ impl SeriesSampler {
         }
     }
 
-    /// No flow has a window to be sampled: all bins say so.
-    pub(crate) fn leave_out(&mut self) {
-        let bins = (self.end - Time::ZERO).as_nanos().div_ceil(self.bin.as_nanos());
-        let all = self.cwnd.iter_mut().chain(&mut self.rto_ms);
-        all.for_each(|series| series.resize(bins as usize, f32::NAN));
-    }
-
     /// The last bin may be shorter than the others; it ends with the run.
     pub(crate) fn finish(&mut self, flows: &[impl SampledFlow]) {
         if self.next > self.end && self.next < self.end + self.bin {

@@ -294,20 +294,25 @@ impl Scenario {
 
     fn check_cell(&self) -> Result<(), String> {
         let Some(cell) = &self.cell else {
-            return match self.flows.iter().find_map(|flow| flow.user.as_ref()) {
+            let of_pings = self.pings.iter().filter_map(|ping| ping.user.as_ref());
+            let mut users = self.flows.iter().filter_map(|flow| flow.user.as_ref()).chain(of_pings);
+            return match users.next() {
                 Some(name) => Err(format!("user: `{name}` needs a [cell] and a [[user]]")),
                 None => Ok(()),
             };
         };
         cell.check()?;
+        let is_of_cell = |who: &str, user: Option<&str>| match user.map(|name| cell.user(name)) {
+            None => Err(format!("{who}: needs `user`, one of the cell's")),
+            Some(None) => Err(format!("{who}: no user is `{}`", user.unwrap_or_default())),
+            Some(Some(_)) => Ok(()),
+        };
         for (index, flow) in self.flows.iter().enumerate() {
-            let number = index + 1;
-            match flow.user.as_deref().map(|name| (name, cell.user(name))) {
-                None => return Err(format!("flow {number}: needs `user`, one of the cell's")),
-                Some((name, None)) => return Err(format!("flow {number}: no user is `{name}`")),
-                Some((_, Some(_))) => {}
+            if self.crosses_last_link(flow) {
+                is_of_cell(&format!("flow {}", index + 1), flow.user.as_deref())?;
             }
         }
+        self.pings.iter().try_for_each(|ping| is_of_cell("ping", ping.user.as_deref()))?;
         if self.has_handovers() || self.link.down.impair != ImpairSpec::default() {
             return Err("a cell goes neither with handovers nor with impairments of data".into());
         }
@@ -320,14 +325,14 @@ impl Scenario {
     fn check_bottleneck(&self) -> Result<(), String> {
         let Some(buffers) = self.bottleneck.host() else { return Ok(()) };
         buffers.check()?;
-        if self.changes_rtt() {
-            return Err("a handover to another RTT does not go with a bottleneck inside the \
-                        sender"
-                .into());
-        }
-        if self.trace().base_delay().is_some() {
-            return Err("a trace with a base delay of its own does not go with a bottleneck \
-                        inside the sender"
+        // That of the trace lies behind the sender, where the uplink's is already.
+        let has_base_delay =
+            |trace: Option<&TraceSpec>| trace.is_some_and(|trace| trace.base_delay().is_some());
+        if has_base_delay(self.link.down.trace.as_ref())
+            && has_base_delay(self.link.up.trace.as_ref())
+        {
+            return Err("with a bottleneck inside the sender, either `trace` or `uplink` has a \
+                        base delay of its own"
                 .into());
         }
         Ok(())
@@ -337,29 +342,12 @@ impl Scenario {
         for ping in &self.pings {
             ping.check(self.duration).map_err(|why| format!("ping: {why}"))?;
         }
-        let reverse = self.flows.iter().any(|flow| flow.reverse.is_some());
-        match self.pings.is_empty() || self.cell.is_none() && !reverse {
-            true => Ok(()),
-            false => Err("ping: goes neither with a cell nor with `reverse`".into()),
-        }
+        Ok(())
     }
 
-    /// Refuses what flows that send both ways do not go with.
+    /// Checks flows that send both ways.
     fn check_two_way(&self) -> Result<(), String> {
-        let both_ways = self.flows.iter().filter(|flow| flow.reverse.is_some()).count();
-        if both_ways == 0 {
-            return Ok(());
-        }
-        if both_ways < self.flows.len() {
-            return Err("where one flow has `reverse`, all need it".into());
-        }
-        if self.has_handovers() || self.cell.is_some() {
-            return Err("`reverse` goes neither with handovers nor with a cell".into());
-        }
-        if self.bottleneck.host().is_some() {
-            return Err("`reverse` does not go with a bottleneck inside the sender".into());
-        }
-        for flow in &self.flows {
+        for flow in self.flows.iter().filter(|flow| flow.reverse.is_some()) {
             if !matches!(flow.traffic, FlowTraffic::Bulk) {
                 return Err("a flow with `reverse` always has data".into());
             }
@@ -400,9 +388,9 @@ impl Scenario {
             return Err("pep: all flows lead over all links, without an RTT of their own".into());
         }
         let reverse = self.flows.iter().any(|flow| flow.reverse.is_some());
-        if self.cell.is_some() || self.bottleneck.host().is_some() || reverse {
-            return Err("links in series go neither with a cell nor with a bottleneck inside the \
-                        sender nor with `reverse`"
+        if self.bottleneck.host().is_some() || reverse {
+            return Err("links in series go neither with a bottleneck inside the sender nor with \
+                        `reverse`"
                 .into());
         }
         let is_video = |flow: &FlowSpec| matches!(flow.traffic, FlowTraffic::Video(_));
@@ -434,6 +422,12 @@ impl Scenario {
             }
         }
         Ok(())
+    }
+
+    /// Whether a flow leads over the last link, which may be a cell.
+    fn crosses_last_link(&self, flow: &FlowSpec) -> bool {
+        let Some(chain) = &self.chain else { return true };
+        chain.route(&flow.path).is_ok_and(|route| route.last == chain.before.len())
     }
 
     /// Whether flows lead over some of the links only.

@@ -14,9 +14,8 @@ use cellpace_path::schedule::{capacity_between, capacity_bins};
 use crate::chain::ChainWorld;
 use crate::observer::{FlowView, Observer};
 use crate::transfer_tally::{SenderCounts, round_ms};
-use crate::two_way::TwoWayWorld;
-use crate::world::{DelaySplit, Remains, World, collector, forward_spec, reverse_spec};
-use crate::{CellSpec, FlowSpec, Scenario, SimError};
+use crate::world::{Remains, World};
+use crate::{CellSpec, Scenario, SimError};
 
 /// What came out of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,29 +76,18 @@ pub struct Simulation {
     world: Running,
 }
 
-/// The flows of a run: over one link, over several in series, or with data both ways.
+/// The flows of a run: over one link, or over several in series.
 enum Running {
-    OneWay(Box<World>),
+    OneLink(Box<World>),
     Chain(Box<ChainWorld>),
-    TwoWay(Box<TwoWayWorld>),
 }
 
 impl Running {
     fn new(scenario: &Scenario) -> Result<Self, SimError> {
-        if let Some(chain) = &scenario.chain {
-            return Ok(Self::Chain(Box::new(ChainWorld::new(scenario, chain)?)));
-        }
-        if scenario.flows.iter().all(|flow| flow.reverse.is_none()) {
-            return Ok(Self::OneWay(Box::new(World::new(scenario)?)));
-        }
-        let delays = DelaySplit::new(scenario);
-        let paths = [
-            forward_spec(scenario, &delays).build(scenario.seed)?,
-            reverse_spec(scenario, &delays).build_reverse(scenario.seed)?,
-        ];
-        let own = |flow: &FlowSpec| delays.own(flow).forward;
-        let world = TwoWayWorld::new(scenario, paths, own, collector(scenario))?;
-        Ok(Self::TwoWay(Box::new(world)))
+        Ok(match &scenario.chain {
+            Some(chain) => Self::Chain(Box::new(ChainWorld::new(scenario, chain)?)),
+            None => Self::OneLink(Box::new(World::new(scenario)?)),
+        })
     }
 }
 
@@ -118,9 +106,8 @@ impl Simulation {
     /// How far the run has come.
     pub fn now(&self) -> Time {
         match &self.world {
-            Running::OneWay(world) => world.now(),
+            Running::OneLink(world) => world.now(),
             Running::Chain(world) => world.now(),
-            Running::TwoWay(world) => world.now(),
         }
     }
 
@@ -148,12 +135,8 @@ impl Simulation {
         observer: &mut impl Observer,
     ) -> Result<(), SimError> {
         match &mut self.world {
-            Running::OneWay(world) => world.advance(until, observer),
+            Running::OneLink(world) => world.advance(until, observer),
             Running::Chain(world) => world.advance(until, observer),
-            Running::TwoWay(world) => {
-                world.advance(until, observer);
-                Ok(())
-            }
         }
     }
 
@@ -161,9 +144,8 @@ impl Simulation {
     /// have none to be seen.
     pub fn flow(&self, index: usize) -> Option<FlowView<'_>> {
         match &self.world {
-            Running::OneWay(world) => world.flow(index),
+            Running::OneLink(world) => world.flow(index),
             Running::Chain(world) => world.flow(index),
-            Running::TwoWay(_) => None,
         }
     }
 
@@ -174,8 +156,7 @@ impl Simulation {
     pub fn finish(mut self) -> Result<Outcome, SimError> {
         self.advance(Time::MAX)?;
         let (results, chain) = match self.world {
-            Running::OneWay(world) => (world.finish(), None),
-            Running::TwoWay(world) => (world.finish(), None),
+            Running::OneLink(world) => (world.finish(), None),
             Running::Chain(world) => {
                 let (results, figures) = world.finish();
                 (results, Some(figures))

@@ -15,14 +15,9 @@ use std::sync::Arc;
 
 use cellpace_base::{Random, Span, Time};
 use cellpace_cc::{Arrival, Controller, ControllerSpec, Receiver, SentPacket, Setup};
-use cellpace_measure::Collector;
-use cellpace_path::{Fate, Packet, PacketRecord, Path};
+use cellpace_path::{Fate, Packet, PacketRecord};
 
-use crate::observer::Observer;
-use crate::sampler::SeriesSampler;
-use crate::transfer_tally::SenderCounts;
-use crate::world::Remains;
-use crate::{FlowSpec, Scenario, SimError};
+use crate::{Scenario, SimError};
 
 /// Bytes of data that the sender takes for a packet, and the most that it puts into one.
 const SENDER_UNIT: u64 = 1440;
@@ -39,102 +34,80 @@ const HEARTBEAT: Span = Span::from_millis(50);
 /// A report from one end's receiver to the other end's sender.
 type Report = Arc<[u8]>;
 
-/// The flows and both directions between their ends. Direction 0 leads from the ends of index 0,
-/// whose data the figures are about.
-pub(crate) struct TwoWayWorld {
-    now: Time,
-    end: Time,
-    directions: [Direction; 2],
+/// The flows of a run that send both ways.
+#[derive(Default)]
+pub(crate) struct TwoWayFlows {
     flows: Vec<TwoWayFlow>,
-    collector: Collector,
-    bin: Span,
+    /// The reports in flight in each direction, by flow and number of their packet. Direction 0 leads
+    /// from the ends of index 0, whose data the figures are about.
+    reports: [BTreeMap<(u32, u64), Report>; 2],
 }
 
 struct TwoWayFlow {
     ends: [End; 2],
     stop: Time,
-    /// Its own delay in each direction, on top of the path's.
-    own_delay: Span,
 }
 
-impl TwoWayWorld {
-    /// The flows at time zero; `own_delay` is that of a flow in each direction.
-    pub(crate) fn new(
-        scenario: &Scenario,
-        [forward, reverse]: [Path; 2],
-        own_delay: impl Fn(&FlowSpec) -> Span,
-        collector: Collector,
-    ) -> Result<Self, SimError> {
-        let flow = |(index, spec): (u32, &FlowSpec)| {
-            let (Some(cc), Some(back)) = (&spec.cc, &spec.reverse) else {
-                return Err(SimError::Invalid("a flow that sends both ways needs `cc`".into()));
-            };
+impl TwoWayFlows {
+    /// Those of the scenario at time zero.
+    pub(crate) fn new(scenario: &Scenario) -> Result<Self, SimError> {
+        let mut flows = Vec::new();
+        for (index, spec) in (0..).zip(&scenario.flows) {
+            let (Some(cc), Some(back)) = (&spec.cc, &spec.reverse) else { continue };
             let end = |halves: [&ControllerSpec; 2], number: u64| {
                 End::new(halves, spec.start, index, [scenario.seed, 2 * u64::from(index) + number])
             };
             // The half at a receiver is that of the sender opposite.
             let ends = [end([cc, back], 0)?, end([back, cc], 1)?];
-            Ok(TwoWayFlow { ends, stop: spec.stop, own_delay: own_delay(spec) })
+            flows.push(TwoWayFlow { ends, stop: spec.stop });
+        }
+        Ok(Self { flows, ..Self::default() })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.flows.is_empty()
+    }
+
+    /// When an end next takes its turn, or `Time::MAX`.
+    #[inline]
+    pub(crate) fn next(&self) -> Time {
+        let ends = self.flows.iter().flat_map(|flow| &flow.ends);
+        ends.map(|end| end.wakes_at).min().unwrap_or(Time::MAX)
+    }
+
+    /// A packet is at the end of a direction, or was dropped on its way. Returns whether it is of such
+    /// a flow.
+    #[inline]
+    pub(crate) fn receive(&mut self, direction: usize, record: &PacketRecord) -> bool {
+        if self.flows.is_empty() {
+            return false;
+        }
+        let PacketRecord { packet, fate } = record;
+        let place = self.flows.binary_search_by_key(&packet.flow, |flow| flow.ends[0].flow);
+        let Ok(place) = place else { return false };
+        let (reports, key) = (&mut self.reports[direction], (packet.flow, packet.id));
+        let report = match fate {
+            // The packet itself follows.
+            Fate::Duplicate => reports.get(&key).cloned(),
+            _ => reports.remove(&key),
         };
-        Ok(Self {
-            now: Time::ZERO,
-            end: scenario.end(),
-            directions: [Direction::new(forward), Direction::new(reverse)],
-            flows: (0..).zip(&scenario.flows).map(flow).collect::<Result<_, _>>()?,
-            collector,
-            bin: scenario.bin,
-        })
-    }
-
-    /// What is left once the run is over. Windows are not sampled.
-    pub(crate) fn finish(self) -> Remains {
-        let mut sampler = SeriesSampler::new(self.bin, self.end, self.flows.len());
-        sampler.leave_out();
-        let refused = vec![0; self.flows.len()];
-        let transfers = Vec::new();
-        let counts = vec![SenderCounts::default(); self.flows.len()];
-        Remains {
-            collector: self.collector,
-            sampler,
-            counts,
-            refused,
-            transfers,
-            videos: Vec::new(),
-            pings: Vec::new(),
+        if !matches!(fate, Fate::Dropped(_)) {
+            self.flows[place].ends[1 - direction].receive(packet, report);
         }
+        true
     }
 
-    pub(crate) fn now(&self) -> Time {
-        self.now
+    /// Tells all ends of a new path.
+    pub(crate) fn on_path_change(&mut self, now: Time) {
+        let ends = self.flows.iter_mut().flat_map(|flow| &mut flow.ends);
+        ends.for_each(|end| end.sender.on_path_change(now));
     }
 
-    /// Everything that happens up to and including `until`.
-    pub(crate) fn advance(&mut self, until: Time, observer: &mut impl Observer) {
-        let until = until.min(self.end);
-        while let Some(now) = self.next().filter(|next| *next <= until) {
-            self.now = now;
-            self.step(now, observer);
-        }
-        self.now = self.now.max(until);
-    }
-
-    /// One order for events of the same instant: arrivals, then turns.
-    fn step(&mut self, now: Time, observer: &mut impl Observer) {
-        let (flows, collector) = (&mut self.flows, &mut self.collector);
-        for (from, direction) in self.directions.iter_mut().enumerate() {
-            direction.advance(now, |record, report| {
-                if from == 0 {
-                    collector.record(record);
-                    observer.on_record(record);
-                }
-                if !matches!(record.fate, Fate::Dropped(_)) {
-                    let flow = &mut flows[record.packet.flow as usize];
-                    flow.ends[1 - from].receive(&record.packet, report);
-                }
-            });
-        }
-        for flow in flows {
-            for (own, direction) in flow.ends.iter_mut().zip(&mut self.directions) {
+    /// The ends whose turn it is send; `push` has a direction and a packet that enters it, and returns
+    /// whether it did.
+    pub(crate) fn turn(&mut self, now: Time, push: &mut dyn FnMut(usize, Packet) -> bool) {
+        for flow in &mut self.flows {
+            for (direction, own) in flow.ends.iter_mut().enumerate() {
                 if own.wakes_at > now {
                     continue;
                 }
@@ -142,48 +115,15 @@ impl TwoWayWorld {
                     own.wakes_at = Time::MAX;
                     continue;
                 }
-                own.turn(now, &mut |packet, report| direction.push(packet, report, flow.own_delay));
+                let reports = &mut self.reports[direction];
+                own.turn(now, &mut |packet, report| {
+                    if push(direction, packet)
+                        && let Some(report) = report
+                    {
+                        reports.insert((packet.flow, packet.id), report);
+                    }
+                });
             }
-        }
-    }
-
-    fn next(&self) -> Option<Time> {
-        let packets = self.directions.iter().filter_map(|direction| direction.path.next_deadline());
-        let ends = self.flows.iter().flat_map(|flow| &flow.ends).map(|end| end.wakes_at);
-        packets.chain(ends).min()
-    }
-}
-
-/// One direction of the path and the packets in flight in it.
-struct Direction {
-    path: Path,
-    /// The reports in flight, by flow and number of their packet.
-    reports: BTreeMap<(u32, u64), Report>,
-    fates: Vec<PacketRecord>,
-}
-
-impl Direction {
-    fn new(path: Path) -> Self {
-        Self { path, reports: BTreeMap::new(), fates: Vec::new() }
-    }
-
-    fn push(&mut self, packet: Packet, report: Option<Report>, own_delay: Span) {
-        if let Some(report) = report {
-            self.reports.insert((packet.flow, packet.id), report);
-        }
-        self.path.push_after(packet, own_delay);
-    }
-
-    fn advance(&mut self, now: Time, mut each: impl FnMut(&PacketRecord, Option<Report>)) {
-        self.path.advance(now, &mut self.fates);
-        for record in self.fates.drain(..) {
-            let key = (record.packet.flow, record.packet.id);
-            let report = match record.fate {
-                // The packet itself follows.
-                Fate::Duplicate => self.reports.get(&key).cloned(),
-                _ => self.reports.remove(&key),
-            };
-            each(&record, report);
         }
     }
 }

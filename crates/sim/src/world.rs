@@ -17,6 +17,7 @@ use crate::send_jitter::{longest_delays, longest_delays_in_cell};
 use crate::timers::{AckMessage, AckStore, Timers};
 use crate::transfer_tally::SenderCounts;
 use crate::transfers::Leg;
+use crate::two_way::TwoWayFlows;
 use crate::{FlowSpec, Scenario, SimError};
 
 /// Bytes of a packet that carries nothing but an ack: IPv4, UDP and a small header.
@@ -31,6 +32,8 @@ pub(crate) struct World {
     cell: Option<Cell>,
     reverse: Path,
     flows: Vec<SimFlow>,
+    /// The ends of those that send both ways.
+    two_way: TwoWayFlows,
     /// Their packets have the numbers behind those of the flows.
     pings: Vec<PingSeries>,
     /// What their packets need beyond the delay of the path.
@@ -139,15 +142,17 @@ impl World {
         for (index, flow) in flows.iter().enumerate() {
             timers.arm(index, flow.next_deadline());
         }
+        let [forward, reverse] = paths(scenario, &delays)?;
         Ok(Self {
             now: Time::ZERO,
             end,
             window: window(scenario),
-            forward: forward_spec(scenario, &delays).build(scenario.seed)?,
+            forward,
             cell: cell(scenario)?,
-            reverse: reverse_spec(scenario, &delays).build_reverse(scenario.seed)?,
-            pings: scenario.pings.iter().map(|ping| PingSeries::new(*ping, end)).collect(),
+            reverse,
+            pings: scenario.pings.iter().map(|ping| PingSeries::new(ping.clone(), end)).collect(),
             ping_delay: delays.general(),
+            two_way: TwoWayFlows::new(scenario)?,
             timers,
             acks: AckStore::default(),
             collector: collector(scenario),
@@ -207,9 +212,11 @@ impl World {
         let path_change = or_never(self.path_changes.front().copied());
         let (timer, show) = (or_never(self.timers.next()), or_never(self.show_at));
         let ping = self.pings.iter().map(PingSeries::next).min().unwrap_or(Time::MAX);
+        let two_way = self.two_way.next();
         let next = forward
             .min(reverse)
             .min(ping)
+            .min(two_way)
             .min(path_change)
             .min(timer)
             .min(show)
@@ -247,6 +254,27 @@ impl World {
         while self.timers.next().is_some_and(|time| time <= now) && !self.room.is_full() {
             self.fire_timer(observer);
         }
+        // Arrivals of this instant may have woken ends.
+        if !self.two_way.is_empty() {
+            self.turn_two_way();
+        }
+    }
+
+    /// The ends of flows that send both ways take their turns.
+    fn turn_two_way(&mut self) {
+        let (flows, room) = (&mut self.flows, &mut self.room);
+        let paths = [&mut self.forward, &mut self.reverse];
+        self.two_way.turn(self.now, &mut |direction, packet| {
+            let flow = &mut flows[packet.flow as usize];
+            let OwnDelay { forward, reverse } = flow.own_delay;
+            let host = flow.host.as_mut().filter(|_| direction == 0);
+            if host.is_some_and(|host| !host.admit_plain(u64::from(packet.size))) {
+                return false;
+            }
+            room.enter();
+            paths[direction].push_after(packet, [forward, reverse][direction]);
+            true
+        });
     }
 
     /// What is left once the run is over.
@@ -277,7 +305,9 @@ impl World {
             }
             self.collector.record(record);
             observer.on_record(record);
-            if is_copy || record.fate == Fate::Delivered {
+            if self.two_way.receive(0, record) {
+                // Its end takes a turn at the end of this instant.
+            } else if is_copy || record.fate == Fate::Delivered {
                 self.deliver(&record.packet);
             }
             if !is_copy {
@@ -390,6 +420,9 @@ impl World {
                 }
                 continue;
             }
+            if self.two_way.receive(1, record) {
+                continue;
+            }
             let message = match is_copy {
                 true => self.acks.copy(&record.packet),
                 false => self.acks.take(&record.packet),
@@ -430,6 +463,7 @@ impl World {
             flow.connections.iter_mut().for_each(|connection| connection.on_path_change(self.now));
             self.pump(index, observer);
         }
+        self.two_way.on_path_change(self.now);
     }
 
     fn fire_timer(&mut self, observer: &mut impl Observer) {
@@ -547,6 +581,16 @@ impl DelaySplit {
         self.own_of(None)
     }
 
+    /// The handovers of a direction. A path takes half of their RTT; with all of the delay behind the
+    /// link, `halves` of it are in this direction.
+    fn handovers(&self, path: &PathSpec, halves: u64) -> Vec<Handover> {
+        if !self.is_behind {
+            return path.handovers.clone();
+        }
+        let rtt = |handover: &Handover| handover.rtt.map(|rtt| rtt * halves);
+        path.handovers.iter().map(|one| Handover { rtt: rtt(one), ..*one }).collect()
+    }
+
     fn own_of(&self, rtt: Option<Span>) -> OwnDelay {
         let Some((general, shared)) = self.shared else { return OwnDelay::NONE };
         let own = rtt.unwrap_or(general) - shared;
@@ -557,10 +601,21 @@ impl DelaySplit {
     }
 }
 
+/// Both directions of the last link, or of the only one.
+pub(crate) fn paths(scenario: &Scenario, delays: &DelaySplit) -> Result<[Path; 2], SimError> {
+    let mut forward = forward_spec(scenario, delays).build(scenario.seed)?;
+    let mut reverse = reverse_spec(scenario, delays).build_reverse(scenario.seed)?;
+    if delays.is_behind {
+        reverse.take_base_delay(&mut forward);
+    }
+    Ok([forward, reverse])
+}
+
 pub(crate) fn forward_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec {
     PathSpec {
         trace: scenario.cell.is_none().then(|| scenario.trace().clone()),
         delay: delays.forward.clone(),
+        handovers: delays.handovers(&scenario.link.down, 0),
         send_jitter: match &scenario.cell {
             Some(cell) => longest_delays_in_cell(scenario, cell),
             None => longest_delays(scenario, std::iter::once(scenario.trace())),
@@ -575,6 +630,7 @@ pub(crate) fn reverse_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec
     let jittering = scenario.link.up.trace.iter().filter(|_| has_data);
     PathSpec {
         delay: delays.reverse.clone(),
+        handovers: delays.handovers(&scenario.link.up, 2),
         send_jitter: longest_delays(scenario, jittering),
         ..scenario.link.up.clone()
     }
@@ -596,10 +652,12 @@ pub(crate) fn collector(scenario: &Scenario) -> Collector {
     Collector::new(window, &spans, scenario.bin)
 }
 
-fn cell(scenario: &Scenario) -> Result<Option<Cell>, SimError> {
+pub(crate) fn cell(scenario: &Scenario) -> Result<Option<Cell>, SimError> {
     let Some(spec) = &scenario.cell else { return Ok(None) };
-    let user = |flow: &FlowSpec| flow.user.as_deref().and_then(|name| spec.user(name));
-    let users = scenario.flows.iter().map(|flow| user(flow).unwrap_or(0)).collect();
+    let user =
+        |name: &Option<String>| name.as_deref().and_then(|name| spec.user(name)).unwrap_or(0);
+    let of_pings = scenario.pings.iter().map(|ping| user(&ping.user));
+    let users = scenario.flows.iter().map(|flow| user(&flow.user)).chain(of_pings).collect();
     Cell::new(spec, users, scenario.trace(), scenario.link.rtt().mean(), scenario.seed).map(Some)
 }
 
@@ -673,7 +731,7 @@ mod tests {
     #[test]
     fn pings_that_cannot_be_are_refused() {
         let wrong = |every: u64, size: u32| {
-            let pings = vec![PingSpec { every: Span::from_micros(every), size }];
+            let pings = vec![PingSpec { every: Span::from_micros(every), size, user: None }];
             let scenario = Scenario { pings, ..scenario(bulk("cubic"), "droptail", 60) };
             scenario.check().unwrap_err().to_string()
         };

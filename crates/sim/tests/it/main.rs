@@ -9,6 +9,7 @@ mod c2tcp_vivace;
 mod chains;
 mod claims;
 mod closed_loops;
+mod combinations;
 mod common;
 mod handovers;
 mod host_and_cell;
