@@ -106,13 +106,12 @@ impl<A: Scaled, B: Scaled, C: Scaled> Scaled for (A, B, C) {
 
 
 def read_constants(source, text):
-    """(name with its file, parts, what it is, value) of each constant before the tests."""
-    found, what = [], ""
-    for comment, _, name, kind, value in CONSTANT.findall(text):
-        what = " ".join(line.strip().removeprefix("///").strip() for line in comment.splitlines()) or what
+    """(name with its file, parts, value) of each constant before the tests."""
+    found = []
+    for _, _, name, kind, value in CONSTANT.findall(text):
         if name not in NO_CHOICE:
             parts = kind.count(",") + 1 if kind.startswith("(") else 1
-            found.append((f"{source}.{name}", parts, what, " ".join(value.split())))
+            found.append((f"{source}.{name}", parts, " ".join(value.split())))
     return found
 
 
@@ -218,22 +217,16 @@ def differs(column, found, base):
 
 
 def variants():
-    """(name, value, what it is, and controller and scale at half and at twice)."""
-    source = (ROOT / "crates/cc/src/pace/params.rs").read_text()
+    """(name, value, and controller and scale at half and at twice)."""
     for name, (value, unit) in PARAMETERS.items():
-        what = re.search(r"((?:[ ]*///[^\n]*\n)+)[ ]*" + name + ":", source)[1]
-        yield name, f"{value} {unit}".strip(), sentence(what), [(f"pace:{name}={value * by:g}{unit}", "") for by in (0.5, 2)]
+        yield name, f"{value} {unit}".strip(), [(f"pace:{name}={value * by:g}{unit}", "") for by in (0.5, 2)]
     for source in FILES:
         law = (ROOT / f"crates/cc/src/pace/{source}.rs").read_text().partition("#[cfg(test)]\n")[0]
-        for name, parts, what, value in read_constants(source, law):
+        for name, parts, value in read_constants(source, law):
             values = re.split(r", (?![^(]*\))", value[1:-1]) if parts > 1 else [value]
             for part in range(parts):
                 key = f"{name}.{part}" if parts > 1 else name
-                yield key, plain(values[part]), what, [("pace", f"{key}={by}") for by in (0.5, 2)]
-
-
-def sentence(comment):
-    return " ".join(line.strip().removeprefix("///").strip() for line in comment.splitlines())
+                yield key, plain(values[part]), [("pace", f"{key}={by}") for by in (0.5, 2)]
 
 
 def plain(value):
@@ -254,10 +247,10 @@ def measured(program):
 
 def tables(base, found):
     rows, without = [], []
-    for name, value, what, _ in variants():
+    for name, value, _ in variants():
         cells = [", ".join(shown(column, got[column]) for column in base if differs(column, got[column], base[column])) for got in found[name]]
         if any(cells):
-            rows.append([f"`{name}`: {what}", value, *(cell or "–" for cell in cells)])
+            rows.append([f"`{name}`", value, *(cell or "–" for cell in cells)])
         else:
             without.append(f"`{name}` ({value})")
     return {"pace-sensitivity": table(["constant", "value", "at half", "at twice"], rows),

@@ -104,6 +104,10 @@ faults() {
     cargo test --quiet -p cellpace --test it faults:: -- --ignored --nocapture
 }
 
+torture_tools() {
+    packages libfaketime iproute2 nftables || say "libfaketime, iproute2 or nftables is missing: some faults are not tested"
+}
+
 # Everything in a case follows from its seed; without one, seeds begin at a random number.
 torture() {
     kind=cases seed= seconds=3600
@@ -119,7 +123,7 @@ torture() {
     done
     [ $kind != fuzz ] || { fuzz "$seconds"; return; }
     compiler; rust
-    packages libfaketime iproute2 nftables || say "libfaketime, iproute2 or nftables is missing: some faults are not tested"
+    torture_tools
     CELLPACE_TORTURE_SECONDS=$seconds
     CELLPACE_TORTURE_SEED=${seed:-$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')}
     export CELLPACE_TORTURE_SECONDS CELLPACE_TORTURE_SEED

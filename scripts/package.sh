@@ -1,8 +1,9 @@
 # shellcheck shell=sh
 # What is released. Sourced by ./dev.
 
-# package [--check]: what is released, in out/package.
+# package [--check]: what is released, in out/package. package --crates: what a registry takes, built from there.
 package() {
+    [ "${1:-}" != --crates ] || { crates; return; }
     compiler; rust; bpf
     has_bpf || die "the package has the kernel driver, which takes clang, make, libelf, zlib and pkg-config"
     packages dpkg-dev musl-tools gcc-aarch64-linux-gnu libc6-dev-arm64-cross ||
@@ -63,4 +64,40 @@ tarball() {
     cp "$CARGO_TARGET_DIR/$1/release/cellpace" README.md LICENSE-MIT LICENSE-APACHE "out/package/$folder/"
     tar -C out/package --owner=0 --group=0 -czf "out/package/$folder.tar.gz" "$folder"
     rm -r "out/package/$folder"
+}
+
+# Each crate is packed and built from its package alone, then the example of a controller in a crate of its own with
+# them, by its own tests. Nothing is uploaded. Six minutes.
+crates() {
+    compiler; rust; bpf
+    say "crates as a registry takes them: packed, and each built from its package"
+    # The program that is published carries no library; `run` is told of this one.
+    cargo rustc --quiet --package cellpace-preload --lib --crate-type cdylib
+    CELLPACE_PRELOAD=$CARGO_TARGET_DIR/debug/libcellpace_preload.so
+    published=$CARGO_TARGET_DIR/published
+    (
+        export CELLPACE_PRELOAD CARGO_TARGET_DIR="$published" CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
+        cargo publish --workspace --dry-run --allow-dirty --quiet
+        say "a controller in a crate of its own, with the packed crates"
+        stranger
+        cargo test --quiet --manifest-path "$published/examples/own_controller/Cargo.toml"
+    )
+    rm -r "$published"
+}
+
+# The example outside of this repository, with the packed crates in place of a registry's, and the page that it is in.
+stranger() {
+    example=$published/examples/own_controller
+    mkdir -p "$example" "$published/docs/tutorial"
+    cp -r examples/own_controller/src examples/own_controller/tests Cargo.lock "$example/"
+    cp docs/tutorial/own-controller.md "$published/docs/tutorial/"
+    {
+        sed -e '/^\[lints\]/,$d' -e "s#\"../../crates/testing\"#\"$PWD/crates/testing\"#" \
+            -e 's#{ path = "../../crates/.*" }#"*"#' examples/own_controller/Cargo.toml
+        printf '[workspace]\n[patch.crates-io]\n'
+        for package in "$published"/package/cellpace*; do
+            name=${package##*/}
+            echo "${name%-*} = { path = \"$package\" }"
+        done
+    } >"$example/Cargo.toml"
 }

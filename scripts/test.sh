@@ -47,13 +47,26 @@ run_tests() {
     setup; traces; accessibility
     lint "$@"
     step "tests" rust_tests
-    python_tests
-    java
-    torture 60 --seed 1
+    step "tests in other languages, and a minute of faults" other_tests
     [ "${1:-}" != --all ] || slow_suites
 }
 
-# All of them are built once, by this one command.
+# Faults take a minute of real time and little of the processors, so they run beside the others and are shown at the end.
+other_tests() {
+    # Before two of them want to install something at the same time.
+    torture_tools
+    shown=$CARGO_TARGET_DIR/said.faults
+    torture 60 --seed 1 >"$shown" 2>&1 &
+    faults=$!
+    (python_tests; java) &
+    failed=
+    wait $! || failed=yes
+    wait "$faults" || failed=yes
+    cat "$shown"
+    [ -z "$failed" ]
+}
+
+# All of them are built once, by this one command. Many wait for real time: one more runs at once than there are cores.
 rust_tests() {
     has_bpf || say "no clang, make, pkg-config, libelf or zlib: the kernel driver is not tested"
     CELLPACE_SKIPPED=$CARGO_TARGET_DIR/skipped
@@ -61,7 +74,8 @@ rust_tests() {
     said=$CARGO_TARGET_DIR/said
     rm -f "$CELLPACE_SKIPPED" "$said.status"
     # shellcheck disable=SC2046
-    { cargo test --workspace --quiet --no-fail-fast $(features) 2>&1 || echo $? >"$said.status"; } | tee "$said"
+    { RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) + 1))} \
+        cargo test --workspace --quiet --no-fail-fast $(features) 2>&1 || echo $? >"$said.status"; } | tee "$said"
     skipped
     [ ! -e "$said.status" ]
 }
@@ -75,6 +89,7 @@ slow_suites() {
     have cargo-deny || cargo install --quiet --locked cargo-deny
     dependencies licenses bans sources
     slow "packages" package --check
+    slow "crates as a registry takes them" package --crates
     slow "the wheel that is released" python_tests --released
     slow "the built-in model, trained anew" model --check
     slow "all that a reader can do on a page" slow_tests cellpace-report browser::

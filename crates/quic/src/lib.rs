@@ -1,13 +1,29 @@
 //! Every controller of cellpace inside a QUIC library.
 //!
-//! [`Host`] is what both libraries share: callbacks in, calls of [`cellpace_cc::Controller`] out,
-//! with the time as an argument. A skin of some hundred lines fits it to each: `noq` has the complete
-//! mapping, `quinn` the reduced one. What neither can
-//! carry: reports of a half at the receiver, and so Sprout; the time of arrival at the receiver; whether a
-//! packet was sent while the source had run out, until an ack later.
+//! ```
+//! # #[cfg(feature = "quinn")] {
+//! use cellpace_quic::Factory;
 //!
-//! Whoever owns a connection runs [`Host::catch_up`] at [`Host::next_deadline`] and wakes the connection
-//! where [`Host::take_wake`] says so: without that, controllers that grant budgets starve.
+//! let factory = Factory::new("verus:r=2".parse()?, 1)?;
+//! let mut transport = quinn::TransportConfig::default();
+//! factory.install_quinn(&mut transport); // install_noq for noq
+//!
+//! // For each connection; `Control` is kept as long as the connection.
+//! fn accepted(connection: &quinn::Connection) -> Option<cellpace_quic::Control> {
+//!     cellpace_quic::quinn::attach(connection)
+//! }
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The features `noq` and `quinn` bring the libraries. [`Host`] is what both share: callbacks in, calls of
+//! [`cellpace_cc::Controller`] out, with the time as an argument. A skin of some hundred lines fits it to each: `noq`
+//! has the complete mapping, `quinn` the reduced one. What neither can carry: reports of a half at the receiver, and so
+//! Sprout; the time of arrival at the receiver; whether a packet was sent while the source had run out, until an ack
+//! later.
+//!
+//! The owner of a connection runs [`Host::catch_up`] at [`Host::next_deadline`] and wakes the connection where
+//! [`Host::take_wake`] says so, as `attach` does: without that, controllers that grant budgets starve.
 
 #![forbid(unsafe_code)]
 

@@ -141,24 +141,32 @@ fn values(param: &Param) -> Vec<&'static str> {
 #[test]
 fn every_controller_survives_legal_histories() {
     let cases =
-        if std::env::var_os("PROPTEST_CASES").is_some() { Config::default().cases } else { 64 };
-    for text in modes() {
-        let config = Config { cases, failure_persistence: None, ..Config::default() };
-        let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-        let mut runner = TestRunner::new_with_rng(config, random);
-        let lived = runner.run(&history(), |(mss, steps)| {
-            let mut datapath = Datapath::new(&text, mss);
-            for (index, step) in steps.iter().enumerate() {
-                datapath.live(step);
-                datapath.check().map_err(|wrong| {
-                    TestCaseError::fail(format!("after step {index}, {step:?}: {wrong}"))
-                })?;
-            }
-            Ok(())
-        });
-        if let Err(error) = lived {
-            panic!("{text}: {error}");
+        if std::env::var_os("PROPTEST_CASES").is_some() { Config::default().cases } else { 32 };
+    let modes = modes();
+    // Two threads: it is the longest test of this crate.
+    std::thread::scope(|scope| {
+        for half in modes.chunks(modes.len().div_ceil(2)) {
+            scope.spawn(move || half.iter().for_each(|mode| survives_legal_histories(mode, cases)));
         }
+    });
+}
+
+fn survives_legal_histories(mode: &str, cases: u32) {
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(config, random);
+    let lived = runner.run(&history(), |(mss, steps)| {
+        let mut datapath = Datapath::new(mode, mss);
+        for (index, step) in steps.iter().enumerate() {
+            datapath.live(step);
+            datapath.check().map_err(|wrong| {
+                TestCaseError::fail(format!("after step {index}, {step:?}: {wrong}"))
+            })?;
+        }
+        Ok(())
+    });
+    if let Err(error) = lived {
+        panic!("{mode}: {error}");
     }
 }
 

@@ -23,7 +23,7 @@ fn over(sender: &str, scenario: &Scenario) -> Outcome {
     Simulation::new(scenario, sender).and_then(Simulation::finish).unwrap()
 }
 
-/// Every controller without a half at the receiver, both libraries, three links.
+/// Every controller without a half at the receiver, both libraries.
 ///
 /// noq: no more than 6 % below and 11 % above the simulator's throughput, and the 95th percentile of the delay at most a
 /// quarter and 40 ms above its (BBR pays for bursts of ten packets, which are the least that the
@@ -31,37 +31,48 @@ fn over(sender: &str, scenario: &Scenario) -> Outcome {
 /// then waits until ten packets may leave at once: after an outage, with a small window and an
 /// inflated round trip, that takes seconds. So it may have as little as half of the throughput,
 /// or a quarter more than the simulator, and BBR over UMTS twice the delay.
-#[test]
-fn controllers_do_in_quic_what_they_do_in_the_simulator() {
+fn controllers_do_what_they_do_in_the_simulator(trace: &str) {
     let mut wrong = Vec::new();
-    for trace in ["constant:12mbit", "lte-driving", "umts-driving"] {
-        // Vivace has between a quarter and twice of the simulator's rate (docs/limitations.md).
-        let left_out = ["fixed", "vivace"];
-        for info in registry().iter().filter(|info| !left_out.contains(&info.name)) {
-            if info.name.parse::<cellpace_cc::ControllerSpec>().is_ok_and(|cc| cc.has_receiver()) {
-                continue;
-            }
-            let scenario = scenario(info.name, trace, 1);
-            let own = cellpace_sim::run(&scenario).unwrap().figures;
-            let (rate, p95) = (own.throughput_mbps, own.queue_delay_ms.p95);
-            for (stack, least, most, slack) in
-                [("noq", 0.94, 1.11, 40.0), ("quinn", 0.5, 1.25, 450.0)]
-            {
-                let figures = over(stack, &scenario).figures;
-                let (quic, delay) = (figures.throughput_mbps, figures.queue_delay_ms.p95);
-                let text = format!(
-                    "{} over {trace} in {stack}: {quic:.2} of {rate:.2} Mbit/s, {delay:.0} of {p95:.0} ms",
-                    info.name
-                );
-                println!("{text}");
-                let is_like = quic > least * rate && quic < most * rate + 0.05;
-                if !is_like || delay >= 1.25 * p95 + slack {
-                    wrong.push(text);
-                }
+    // Vivace has between a quarter and twice of the simulator's rate (docs/limitations.md).
+    let left_out = ["fixed", "vivace"];
+    for info in registry().iter().filter(|info| !left_out.contains(&info.name)) {
+        if info.name.parse::<cellpace_cc::ControllerSpec>().is_ok_and(|cc| cc.has_receiver()) {
+            continue;
+        }
+        let scenario = scenario(info.name, trace, 1);
+        let own = cellpace_sim::run(&scenario).unwrap().figures;
+        let (rate, p95) = (own.throughput_mbps, own.queue_delay_ms.p95);
+        for (stack, least, most, slack) in [("noq", 0.94, 1.11, 40.0), ("quinn", 0.5, 1.25, 450.0)]
+        {
+            let figures = over(stack, &scenario).figures;
+            let (quic, delay) = (figures.throughput_mbps, figures.queue_delay_ms.p95);
+            let text = format!(
+                "{} over {trace} in {stack}: {quic:.2} of {rate:.2} Mbit/s, {delay:.0} of {p95:.0} ms",
+                info.name
+            );
+            println!("{text}");
+            let is_like = quic > least * rate && quic < most * rate + 0.05;
+            if !is_like || delay >= 1.25 * p95 + slack {
+                wrong.push(text);
             }
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn on_a_constant_link_controllers_do_what_they_do_in_the_simulator() {
+    controllers_do_what_they_do_in_the_simulator("constant:12mbit");
+}
+
+#[test]
+fn over_lte_controllers_do_what_they_do_in_the_simulator() {
+    controllers_do_what_they_do_in_the_simulator("lte-driving");
+}
+
+#[test]
+fn over_umts_controllers_do_what_they_do_in_the_simulator() {
+    controllers_do_what_they_do_in_the_simulator("umts-driving");
 }
 
 /// Everything that a run shows.

@@ -529,7 +529,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(48))]
+        #![proptest_config(ProptestConfig::with_cases(16))]
         #[test]
         fn flows_that_stall_at_any_point_do_not_stop_another(
             cc in prop::sample::select(vec!["copa", "verus", "cubic", "pace", "bbr", "fixed:cwnd=2pkts"]),
