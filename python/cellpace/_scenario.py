@@ -51,6 +51,10 @@ class Flow:
     """What the other end sends under, where both ends of ``"sprout"`` send; the scenario needs an
     ``uplink`` (in ``Scenario.more``)."""
 
+    stack: str | None = None
+    """Who sends in place of the simulator's own sender, e.g. ``"noq"``, or ``"quinn:cc=cubic"`` (its own
+    controller; leave ``cc`` out); ``None``: the simulator's own."""
+
     path: Sequence[str] = ()
     """Names of the scenario's ``links`` over which it leads, one behind the other; empty: all of them."""
 
@@ -60,7 +64,7 @@ class Flow:
             lines.append(f"cc = {_toml(self.cc if isinstance(self.cc, str) else _STAND_IN)}")
         if self.count != 1:
             lines.append(f"count = {self.count}")
-        for key in ("start", "stop", "rtt", "udp", "stagger", "user", "reverse"):
+        for key in ("start", "stop", "rtt", "udp", "stagger", "user", "reverse", "stack"):
             if (value := getattr(self, key)) is not None:
                 lines.append(f"{key} = {_toml(written(key, value))}")
         if self.path:

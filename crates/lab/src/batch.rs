@@ -139,6 +139,7 @@ impl Batch {
         seeds: impl ExactSizeIterator<Item = u64>,
     ) -> Result<Self, LabError> {
         check_number(seeds.len() as u64, scenario.flows.len() as u64)?;
+        StackSpec::Builtin.check(&scenario)?;
         let scenario = Arc::new(scenario);
         let runs = seeds.map(|seed| PlannedRun {
             cc: scenario.flow_names(),

@@ -74,8 +74,16 @@ pub fn simulate(
     observer: &mut impl Observer,
     clock: &WorkClock,
 ) -> Result<Option<Outcome>, SimError> {
-    let step = step_of(scenario);
-    let mut simulation = Simulation::new(scenario)?;
+    run_to_end(Simulation::new(scenario)?, step_of(scenario), observer, clock)
+}
+
+/// Does the same with a run that has begun, in steps of `step`.
+pub(crate) fn run_to_end(
+    mut simulation: Simulation,
+    step: Span,
+    observer: &mut impl Observer,
+    clock: &WorkClock,
+) -> Result<Option<Outcome>, SimError> {
     while !simulation.is_over() {
         if clock.is_stopped() {
             return Ok(None);

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use cellpace_sim::{Observer, Outcome, Scenario};
+use cellpace_sim::{Observer, Outcome, Scenario, Simulation};
 
 use crate::LabError;
-use crate::parallel::{WorkClock, simulate};
+use crate::parallel::{WorkClock, run_to_end, step_of};
 
 /// Who sends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -76,47 +76,46 @@ impl StackSpec {
         observer: &mut impl Observer,
         clock: &WorkClock,
     ) -> Result<Option<Outcome>, LabError> {
-        match self {
-            Self::Builtin => simulate(scenario, observer, clock).map_err(LabError::failed),
-            #[cfg(feature = "quic")]
-            Self::Quic(sender) => quic(sender, scenario, observer, clock).map_err(LabError::failed),
+        let simulation = self.simulation(scenario).map_err(LabError::failed)?;
+        let outcome = run_to_end(simulation, step_of(scenario), observer, clock);
+        let mut outcome = outcome.map_err(LabError::failed)?;
+        if self.has_controller()
+            && let Some(outcome) = &mut outcome
+        {
+            outcome.figures.per_flow.iter_mut().for_each(|flow| flow.cc = self.to_string());
         }
+        Ok(outcome)
     }
 
-    /// Refuses what this sender cannot do.
-    #[cfg_attr(not(feature = "quic"), expect(unused_variables, reason = "nothing is refused"))]
+    /// Refuses what this sender, or that of a flow, cannot do.
     pub(crate) fn check(self, scenario: &Scenario) -> Result<(), LabError> {
-        match self {
-            Self::Builtin => Ok(()),
-            #[cfg(feature = "quic")]
-            Self::Quic(sender) => {
-                let made = cellpace_quic::virtual_time::Simulation::new(scenario, sender);
-                made.map(|_| ()).map_err(LabError::invalid)
-            }
+        let is_builtin =
+            self == Self::Builtin && scenario.flows.iter().all(|flow| flow.stack.is_none());
+        if is_builtin {
+            return Ok(());
         }
+        self.simulation(scenario).map(|_| ())
     }
-}
 
-#[cfg(feature = "quic")]
-fn quic(
-    sender: cellpace_quic::virtual_time::Sender,
-    scenario: &Scenario,
-    observer: &mut impl Observer,
-    clock: &WorkClock,
-) -> Result<Option<Outcome>, cellpace_quic::virtual_time::VirtualTimeError> {
-    let mut simulation = cellpace_quic::virtual_time::Simulation::new(scenario, sender)?;
-    let step = crate::parallel::step_of(scenario);
-    while !simulation.is_over() {
-        if clock.is_stopped() {
-            return Ok(None);
-        }
-        let before = simulation.now();
-        simulation.advance_observed(before + step, observer)?;
-        clock.add(simulation.now() - before);
+    /// The run at time zero. A flow may name a sender of its own.
+    #[cfg(feature = "quic")]
+    fn simulation(self, scenario: &Scenario) -> Result<Simulation, LabError> {
+        let zero = std::time::Instant::now();
+        Simulation::with_ends(scenario, |index, flow| {
+            let stack = match &flow.stack {
+                None => self,
+                Some(text) => text.parse().map_err(|error| {
+                    LabError::Invalid(format!("flow {}: stack: {error}", index + 1))
+                })?,
+            };
+            let Self::Quic(sender) = stack else { return Ok(None) };
+            let ends = cellpace_quic::virtual_time::flow_ends(scenario, index, flow, sender, zero);
+            ends.map(Some).map_err(LabError::invalid)
+        })
     }
-    let mut outcome = simulation.finish()?;
-    if sender.own.is_some() {
-        outcome.figures.per_flow.iter_mut().for_each(|flow| flow.cc = sender.to_string());
+
+    #[cfg(not(feature = "quic"))]
+    fn simulation(self, scenario: &Scenario) -> Result<Simulation, LabError> {
+        Ok(Simulation::new(scenario)?)
     }
-    Ok(Some(outcome))
 }

@@ -9,15 +9,18 @@ mod error;
 mod sender;
 mod tls;
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cellpace_base::Time;
+use cellpace_base::{Span, Time};
 use cellpace_cc::ControllerSpec;
-use cellpace_path::{Fate, Packet, PacketRecord, Path};
-use cellpace_sim::{FlowSample, Observer, Outcome, Scenario, SenderTotals, Testbed};
+use cellpace_path::{Fate, Packet, PacketRecord};
+use cellpace_sim::{
+    FlowEnds, FlowNote, FlowSample, FlowSpec, Observer, Outcome, Scenario, SenderTotals, SimError,
+};
 
 use ends::{ADDRESSES, Conditions, Control, Datagram, End};
 pub use error::VirtualTimeError;
@@ -30,37 +33,10 @@ const HEADERS: u32 = 28;
 /// More turns than any connection needs at one instant.
 const MAX_TURNS: u32 = 100_000;
 
-/// A run that its owner advances step by step, like [`cellpace_sim::Simulation`] with a QUIC library
-/// in place of the simulator's own senders.
+/// A run that its owner advances step by step: [`cellpace_sim::Simulation`] with a QUIC library in
+/// place of the simulator's own senders.
 pub struct Simulation {
-    zero: Instant,
-    now: Time,
-    end: Time,
-    flows: Vec<Flow>,
-    /// Data, and what goes back.
-    paths: [Path; 2],
-    /// By the id of their packet: the flow, and the datagram.
-    in_flight: HashMap<u64, (usize, Datagram)>,
-    next_id: u64,
-    testbed: Testbed,
-    /// When the observer next wants to see the flows.
-    show_at: Option<Time>,
-    turns: u32,
-}
-
-/// One connection.
-struct Flow {
-    /// Sender, receiver.
-    ends: [Box<dyn End>; 2],
-    factory: Option<Arc<Factory>>,
-    /// The controller of the present path.
-    handle: Option<Handle>,
-    /// What controllers of earlier paths have counted.
-    before: SenderTotals,
-    /// Something has happened since it last acted.
-    is_touched: bool,
-    /// When one of its ends has something to do.
-    due: Option<Time>,
+    inner: cellpace_sim::Simulation,
 }
 
 impl Simulation {
@@ -70,64 +46,38 @@ impl Simulation {
     /// When the scenario contradicts itself or has what `sender` cannot do, a controller cannot run
     /// inside QUIC, or the library refuses its configuration.
     pub fn new(scenario: &Scenario, sender: Sender) -> Result<Self, VirtualTimeError> {
-        let testbed = Testbed::new(scenario)?;
         let zero = Instant::now();
-        let paths = testbed.paths()?;
-        let of = |(index, flow): (u64, &cellpace_sim::FlowSpec)| {
-            // What is random in the ends of each connection has seeds of its own.
-            let seed = scenario.seed.wrapping_add(index << 32);
-            let factory = match (sender.own, &flow.cc) {
-                (None, Some(cc)) => Some(Factory::new(ControllerSpec::clone(cc), seed)?),
-                _ => None,
-            };
-            let control = match (&factory, sender.own) {
-                (Some(factory), _) => Control::Ours(factory.clone()),
-                (None, own) => Control::Library(own.unwrap_or(LibraryController::Cubic)),
-            };
-            let conditions = Conditions { control, acks: scenario.acks, seed };
-            let ends = ends::pair(sender.stack, &conditions, zero)?;
-            let before = SenderTotals::default();
-            Ok(Flow { ends, factory, handle: None, before, is_touched: true, due: None })
-        };
-        let flows = (0..).zip(&testbed.scenario().flows).map(of);
-        Ok(Self {
-            zero,
-            now: Time::ZERO,
-            end: testbed.scenario().end(),
-            flows: flows.collect::<Result<_, VirtualTimeError>>()?,
-            paths,
-            in_flight: HashMap::new(),
-            next_id: 0,
-            testbed,
-            show_at: None,
-            turns: 0,
-        })
+        let inner = cellpace_sim::Simulation::with_ends(scenario, |index, flow| {
+            flow_ends(scenario, index, flow, sender, zero).map(Some)
+        })?;
+        Ok(Self { inner })
     }
 
     /// How far the run has come.
     pub fn now(&self) -> Time {
-        self.now
+        self.inner.now()
     }
 
     /// Whether it has come to its end.
     pub fn is_over(&self) -> bool {
-        self.now >= self.end
+        self.inner.is_over()
     }
 
     /// Bytes of its stream that the application of a flow has read.
     pub fn delivered(&self, flow: usize) -> Option<u64> {
-        Some(self.flows.get(flow)?.ends[1].delivered())
+        Some(self.flow(flow)?.ends[1].delivered())
     }
 
     /// Controllers that a flow has had: one for each path.
     pub fn controllers(&self, flow: usize) -> Option<u64> {
-        Some(self.flows.get(flow)?.factory.as_ref()?.built())
+        Some(self.flow(flow)?.factory.as_ref()?.built())
     }
 
     /// The client of a flow has another address from now on: the port alone, as after a NAT has
     /// forgotten it, or all of it, as after a change of network.
     pub fn move_client(&mut self, flow: usize, port_only: bool) {
-        let Some(flow) = self.flows.get_mut(flow) else { return };
+        let flow = self.inner.ends_mut(flow).map(|ends| ends as &mut dyn Any);
+        let Some(flow) = flow.and_then(|ends| ends.downcast_mut::<QuicFlow>()) else { return };
         let mut address = ADDRESSES[1];
         address.set_port(5000);
         if !port_only {
@@ -146,188 +96,151 @@ impl Simulation {
         until: Time,
         observer: &mut impl Observer,
     ) -> Result<(), VirtualTimeError> {
-        let until = until.min(self.end);
-        let interval = observer.interval().filter(|interval| !interval.is_zero());
-        if self.show_at.is_none() {
-            self.show_at = interval.map(|interval| Time::ZERO + interval);
-        }
-        loop {
-            self.act(observer)?;
-            let next = self.next_deadline();
-            if next > until {
-                break;
-            }
-            self.turns = if next > self.now { 0 } else { self.turns + 1 };
-            if self.turns > MAX_TURNS {
-                return Err(VirtualTimeError::Stuck(self.now));
-            }
-            self.now = self.now.max(next);
-            self.look(observer);
-            if self.show_at.is_some_and(|at| at <= self.now) {
-                self.show_at = interval.map(|interval| self.now + interval);
-            }
-            for direction in [0, 1] {
-                self.deliver(direction, observer);
-            }
-            let instant = self.instant(self.now);
-            for flow in
-                self.flows.iter_mut().filter(|flow| flow.due.is_some_and(|due| due <= self.now))
-            {
-                flow.is_touched = true;
-                flow.ends.iter_mut().for_each(|end| end.on_deadline(instant));
-            }
-        }
-        self.now = self.now.max(until);
-        Ok(())
+        Ok(self.inner.advance_observed(until, observer)?)
     }
 
     /// What came out. What is left of the run is simulated first, unobserved.
     ///
     /// # Errors
     /// When a connection ends before its time, or makes no progress.
-    pub fn finish(mut self) -> Result<Outcome, VirtualTimeError> {
-        self.advance_observed(Time::MAX, &mut ())?;
-        let totals: Vec<_> = self.flows.iter().map(Flow::totals).collect();
-        let handles: Vec<Option<Handle>> =
-            self.flows.iter().map(|flow| flow.handle.clone()).collect();
-        let hosts: Vec<_> =
-            handles.iter().map(|handle| handle.as_ref().map(Handle::lock)).collect();
-        let samples: Vec<_> =
-            hosts.iter().map(|host| host.as_ref().map(|host| host.sample())).collect();
-        Ok(self.testbed.finish(&samples, &totals)?)
+    pub fn finish(self) -> Result<Outcome, VirtualTimeError> {
+        Ok(self.inner.finish()?)
     }
 
-    /// Samples and views of the past, if they are due.
-    fn look(&mut self, observer: &mut impl Observer) {
-        let is_sampled = self.testbed.next_sample() <= self.now;
-        let is_shown = self.show_at.is_some_and(|at| at <= self.now);
-        if !is_sampled && !is_shown {
-            return;
-        }
-        let hosts: Vec<_> =
-            self.flows.iter().map(|flow| flow.handle.as_ref().map(Handle::lock)).collect();
-        let samples: Vec<Option<FlowSample<'_>>> =
-            hosts.iter().map(|host| host.as_ref().map(|host| host.sample())).collect();
-        while self.testbed.next_sample() <= self.now {
-            self.testbed.sample(&samples);
-        }
-        if is_shown {
-            for (index, sample) in (0..).zip(&samples) {
-                if let Some(sample) = sample {
-                    observer.on_interval(self.now, sample.view(index));
-                }
-            }
-        }
-    }
-
-    /// Both ends of each flow do all that they can do now; their datagrams enter the paths.
-    fn act(&mut self, observer: &mut impl Observer) -> Result<(), VirtualTimeError> {
-        let (now, zero) = (self.instant(self.now), self.zero);
-        for (index, flow) in self.flows.iter_mut().enumerate().filter(|(_, flow)| flow.is_touched) {
-            flow.is_touched = false;
-            for (direction, end) in flow.ends.iter_mut().enumerate() {
-                while let Some(datagram) = end.poll(now) {
-                    let bytes = u32::try_from(datagram.bytes.len()).unwrap_or(u32::MAX);
-                    let size = bytes.saturating_add(HEADERS);
-                    let packet = Packet::new(self.next_id, index as u32, size, self.now);
-                    self.paths[direction].push(packet);
-                    self.in_flight.insert(self.next_id, (index, datagram));
-                    self.next_id += 1;
-                }
-            }
-            if let Some(reason) = flow.ends.iter().find_map(|end| end.ended()) {
-                return Err(VirtualTimeError::Ended { at: self.now, reason });
-            }
-            let due = flow.ends.iter_mut().filter_map(|end| end.next_deadline()).min();
-            flow.due = due.map(|due| time_since(zero, due));
-            flow.note(index, zero, self.now, &mut self.testbed, observer);
-        }
-        Ok(())
-    }
-
-    /// What has crossed a path by now reaches the other end.
-    fn deliver(&mut self, direction: usize, observer: &mut impl Observer) {
-        let mut fates = Vec::new();
-        self.paths[direction].advance(self.now, &mut fates);
-        let now = self.instant(self.now);
-        for record in &fates {
-            if direction == 0 {
-                self.testbed.record(record);
-                observer.on_record(record);
-            }
-            let Some((index, datagram)) = self.arrived(record) else { continue };
-            let flow = &mut self.flows[index];
-            flow.is_touched = true;
-            flow.ends[1 - direction].receive(now, datagram);
-            if direction == 1 && flow.factory.is_none() {
-                // The library's own controller shows no samples.
-                if let Some(rtt) = flow.ends[0].rtt() {
-                    let rtt = cellpace_base::Span::from_nanos(rtt.as_nanos() as u64);
-                    self.testbed.rtt(self.now, index, rtt);
-                }
-            }
-        }
-    }
-
-    /// The datagram of a packet that arrives.
-    fn arrived(&mut self, record: &PacketRecord) -> Option<(usize, Datagram)> {
-        let id = record.packet.id;
-        match record.fate {
-            Fate::Delivered => self.in_flight.remove(&id),
-            Fate::Duplicate => {
-                let (flow, Datagram { ecn, bytes }) = self.in_flight.get(&id)?;
-                Some((*flow, Datagram { ecn: *ecn, bytes: bytes.clone() }))
-            }
-            Fate::Dropped(_) => {
-                self.in_flight.remove(&id);
-                None
-            }
-        }
-    }
-
-    fn next_deadline(&self) -> Time {
-        let flows = self.flows.iter().filter_map(|flow| flow.due);
-        let paths = self.paths.iter().filter_map(Path::next_deadline);
-        let next = flows.chain(paths).chain(self.show_at).min();
-        next.map_or(self.testbed.next_sample(), |next| next.min(self.testbed.next_sample()))
-    }
-
-    fn instant(&self, time: Time) -> Instant {
-        self.zero + Duration::from_nanos(time.as_nanos())
+    fn flow(&self, index: usize) -> Option<&QuicFlow> {
+        let ends: &dyn Any = self.inner.ends(index)?;
+        ends.downcast_ref()
     }
 }
 
-impl Flow {
-    /// Passes RTTs and events of the controller on, and finds the one of a new path.
-    fn note(
+/// The ends of a flow of `scenario` in a QUIC library, for
+/// [`cellpace_sim::Simulation::with_ends`]; `zero` is the instant that stands for time zero.
+///
+/// # Errors
+/// When the controller cannot run inside QUIC, or the library refuses its configuration.
+pub fn flow_ends(
+    scenario: &Scenario,
+    index: u32,
+    flow: &FlowSpec,
+    sender: Sender,
+    zero: Instant,
+) -> Result<Box<dyn FlowEnds>, VirtualTimeError> {
+    // What is random in the ends of each connection has seeds of its own.
+    let seed = scenario.seed.wrapping_add(u64::from(index) << 32);
+    let factory = match (sender.own, &flow.cc) {
+        (None, Some(cc)) => Some(Factory::new(ControllerSpec::clone(cc), seed)?),
+        _ => None,
+    };
+    let control = match (&factory, sender.own) {
+        (Some(factory), _) => Control::Ours(factory.clone()),
+        (None, own) => Control::Library(own.unwrap_or(LibraryController::Cubic)),
+    };
+    let conditions = Conditions { control, acks: scenario.acks, seed };
+    Ok(Box::new(QuicFlow {
+        zero,
+        index,
+        ends: ends::pair(sender.stack, &conditions, zero)?,
+        factory,
+        handle: None,
+        before: SenderTotals::default(),
+        in_flight: HashMap::new(),
+        next_id: 0,
+        is_touched: true,
+        due: None,
+        rtts: Vec::new(),
+        turns: (Time::ZERO, 0),
+    }))
+}
+
+/// One connection.
+struct QuicFlow {
+    zero: Instant,
+    index: u32,
+    /// Sender, receiver.
+    ends: [Box<dyn End + Send>; 2],
+    factory: Option<Arc<Factory>>,
+    /// The controller of the present path.
+    handle: Option<Handle>,
+    /// What controllers of earlier paths have counted.
+    before: SenderTotals,
+    /// By the id of their packet.
+    in_flight: HashMap<u64, Datagram>,
+    next_id: u64,
+    /// Something has happened since it last acted.
+    is_touched: bool,
+    /// When one of its ends has something to do.
+    due: Option<Time>,
+    /// RTTs of the library's own controller, which shows no samples.
+    rtts: Vec<(Time, Span)>,
+    /// The instant of the last turns, and how many there were.
+    turns: (Time, u32),
+}
+
+impl FlowEnds for QuicFlow {
+    fn next_deadline(&self) -> Time {
+        match self.is_touched {
+            true => Time::ZERO,
+            false => self.due.unwrap_or(Time::MAX),
+        }
+    }
+
+    fn receive(&mut self, now: Time, direction: usize, record: &PacketRecord) {
+        let Some(datagram) = self.arrived(record) else { return };
+        let instant = self.instant(now);
+        self.is_touched = true;
+        self.ends[1 - direction].receive(instant, datagram);
+        if direction == 1 && self.factory.is_none() {
+            let rtt = self.ends[0].rtt();
+            self.rtts.extend(rtt.map(|rtt| (now, Span::from_nanos(rtt.as_nanos() as u64))));
+        }
+    }
+
+    fn turn(
         &mut self,
-        index: usize,
-        zero: Instant,
         now: Time,
-        testbed: &mut Testbed,
-        observer: &mut impl Observer,
-    ) {
-        let present = self.ends[0].handle();
-        let is_new = match (&self.handle, present) {
-            (Some(old), Some(new)) => !old.is_same(new),
-            (None, Some(_)) => true,
-            _ => false,
-        };
-        if is_new {
-            self.before = self.totals().unwrap_or_default();
-            self.handle = present.cloned();
-            if let Some(handle) = &self.handle {
-                handle.lock().watch_rtts();
+        push: &mut dyn FnMut(usize, Packet) -> bool,
+    ) -> Result<(), SimError> {
+        let instant = self.instant(now);
+        if self.due.is_some_and(|due| due <= now) {
+            self.is_touched = true;
+            self.ends.iter_mut().for_each(|end| end.on_deadline(instant));
+        }
+        if !self.is_touched {
+            return Ok(());
+        }
+        self.is_touched = false;
+        for (direction, end) in self.ends.iter_mut().enumerate() {
+            while let Some(datagram) = end.poll(instant) {
+                let bytes = u32::try_from(datagram.bytes.len()).unwrap_or(u32::MAX);
+                let size = bytes.saturating_add(HEADERS);
+                let id = self.next_id;
+                self.next_id += 1;
+                if push(direction, Packet::new(id, self.index, size, now)) {
+                    self.in_flight.insert(id, datagram);
+                }
             }
         }
+        self.check_progress(now)?;
+        let due = self.ends.iter_mut().filter_map(|end| end.next_deadline()).min();
+        self.due = due.map(|due| time_since(self.zero, due));
+        self.find_controller();
+        Ok(())
+    }
+
+    fn drain(&mut self, now: Time, note: &mut dyn FnMut(FlowNote)) {
+        self.rtts.drain(..).for_each(|(at, rtt)| note(FlowNote::Rtt(at, rtt)));
         let Some(handle) = &self.handle else { return };
-        let began = time_since(zero, handle.instant(Time::ZERO)) - Time::ZERO;
+        let began = time_since(self.zero, handle.instant(Time::ZERO)) - Time::ZERO;
         let mut host = handle.lock();
-        host.take_rtts(|at, rtt| testbed.rtt(at + began, index, rtt));
+        host.take_rtts(|at, rtt| note(FlowNote::Rtt(at + began, rtt)));
         while let Some((at, event)) = host.poll_event() {
-            let at = (at + began).min(now);
-            testbed.event(index, at, &event);
-            observer.on_event(index as u32, at, event);
+            note(FlowNote::Event((at + began).min(now), event));
+        }
+    }
+
+    fn look(&self, show: &mut dyn FnMut(FlowSample<'_>)) {
+        if let Some(handle) = &self.handle {
+            show(handle.lock().sample());
         }
     }
 
@@ -340,6 +253,62 @@ impl Flow {
             spurious_timeouts: self.before.spurious_timeouts + stats.spurious_timeouts,
             spurious_losses: self.before.spurious_losses + stats.spurious_losses,
         })
+    }
+}
+
+impl QuicFlow {
+    /// The datagram of a packet that arrives.
+    fn arrived(&mut self, record: &PacketRecord) -> Option<Datagram> {
+        let id = record.packet.id;
+        match record.fate {
+            Fate::Delivered => self.in_flight.remove(&id),
+            Fate::Duplicate => {
+                let Datagram { ecn, bytes } = self.in_flight.get(&id)?;
+                Some(Datagram { ecn: *ecn, bytes: bytes.clone() })
+            }
+            Fate::Dropped(_) => {
+                self.in_flight.remove(&id);
+                None
+            }
+        }
+    }
+
+    fn check_progress(&mut self, now: Time) -> Result<(), SimError> {
+        let seconds = (now - Time::ZERO).as_secs_f64();
+        if let Some(reason) = self.ends.iter().find_map(|end| end.ended()) {
+            let text = format!("the connection ended after {seconds:.3} s: {reason}");
+            return Err(SimError::Invalid(text));
+        }
+        let (at, turns) = self.turns;
+        self.turns = if at == now { (now, turns + 1) } else { (now, 0) };
+        if self.turns.1 > MAX_TURNS {
+            let text = format!("the connection makes no progress after {seconds:.3} s");
+            return Err(SimError::Invalid(text));
+        }
+        Ok(())
+    }
+
+    /// Finds the controller of a new path.
+    fn find_controller(&mut self) {
+        let present = self.ends[0].handle();
+        let is_new = match (&self.handle, present) {
+            (Some(old), Some(new)) => !old.is_same(new),
+            (None, Some(_)) => true,
+            _ => false,
+        };
+        if !is_new {
+            return;
+        }
+        let present = present.cloned();
+        self.before = self.totals().unwrap_or_default();
+        self.handle = present;
+        if let Some(handle) = &self.handle {
+            handle.lock().watch_rtts();
+        }
+    }
+
+    fn instant(&self, time: Time) -> Instant {
+        self.zero + Duration::from_nanos(time.as_nanos())
     }
 }
 

@@ -897,7 +897,7 @@ impl ChainWorld {
     /// What is left once the run is over.
     pub(crate) fn finish(mut self) -> (Remains, ChainFigures) {
         self.sampler.finish(&self.flows);
-        let counts: Vec<SenderCounts> = self.flows.iter().map(SimFlow::counts).collect();
+        let counts: Vec<Option<SenderCounts>> = self.flows.iter().map(SimFlow::counts).collect();
         let figures = self.figures(&counts);
         let transfers = self.flows.iter_mut().flat_map(SimFlow::finish_transfers).collect();
         let videos = self.flows.iter().map(|flow| flow.video(self.window)).collect();
@@ -907,7 +907,7 @@ impl ChainWorld {
         (Remains { collector, sampler, counts, refused, transfers, videos, pings }, figures)
     }
 
-    fn figures(&self, counts: &[SenderCounts]) -> ChainFigures {
+    fn figures(&self, counts: &[Option<SenderCounts>]) -> ChainFigures {
         let names = self.chain.before.iter().map(|segment| &segment.name);
         let segment = |(name, tally): (&String, &SegmentTally)| SegmentFigures {
             name: name.clone(),
@@ -916,7 +916,7 @@ impl ChainWorld {
             lost: tally.lost,
         };
         let mut of_servers = SenderCounts::default();
-        counts.iter().for_each(|counts| of_servers += *counts);
+        counts.iter().flatten().for_each(|counts| of_servers += *counts);
         let mut of_proxy = self.past_relays;
         self.relays.iter().for_each(|relay| of_proxy += relay.radio.own_counts());
         ChainFigures {

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::scenario::OWN_CC;
 use crate::{
     Bottleneck, CellSpec, ChainSpec, FlowSpec, FlowTraffic, HostBuffers, MAX_SEGMENTS, OnOffFiles,
     PingSpec, ProxySpec, Scenario, Scheduler, SegmentSpec, SimError, SmallQueue, TransferSpec,
@@ -123,6 +124,7 @@ struct FlowToml {
     rtt: Option<Spanned<String>>,
     onoff: Option<Spanned<OnOffToml>>,
     reverse: Option<Spanned<String>>,
+    stack: Option<Spanned<String>>,
     user: Option<Spanned<String>>,
     transfer: Option<Spanned<BTreeMap<String, toml::Value>>>,
     video: Option<Spanned<BTreeMap<String, toml::Value>>>,
@@ -404,7 +406,14 @@ impl TomlText<'_> {
         files: &mut TraceFiles<'_>,
     ) -> Result<FlowSpec, SimError> {
         let fields = table.get_ref();
+        let own = fields.stack.as_ref().filter(|stack| stack.get_ref().contains(OWN_CC));
         let mut flow = match (&fields.cc, &fields.udp) {
+            (Some(cc), _) if own.is_some() => {
+                let why = "the stack has a controller of its own: leave one of the two out";
+                return Err(self.wrong(&cc.span(), "cc", &why));
+            }
+            // Stands for the controller, which is not ours.
+            (None, None) if own.is_some() => FlowSpec::bulk("fixed".parse()?),
             (Some(cc), None) => {
                 FlowSpec::bulk(self.value(cc, "cc", |text| controller(text, files))?)
             }
@@ -421,6 +430,7 @@ impl TomlText<'_> {
         self.read(&fields.reverse, "reverse", &mut flow.reverse, |text| {
             controller(text, files).map(Some)
         })?;
+        flow.stack = fields.stack.as_ref().map(|stack| stack.get_ref().clone());
         flow.user = fields.user.as_ref().map(|user| user.get_ref().clone());
         flow.path.clone_from(&fields.path);
         if let Some(onoff) = &fields.onoff {

@@ -1,11 +1,11 @@
 //! A flow: connections one after the other, or cross traffic without any.
 
 use cellpace_base::{Random, Rate, Span, Time};
-use cellpace_cc::Controller;
 use cellpace_measure::{MeasuredWindow, VideoFigures, VideoFrame};
 use cellpace_path::{OPPORTUNITY_BYTES, Packet};
 
 use crate::connection::{Connection, EndRules, WrapController};
+use crate::ends::{FlowEnds, FlowSample, SenderTotals};
 use crate::host::HostShare;
 use crate::pieces::PieceSource;
 use crate::sampler::SampledFlow;
@@ -35,6 +35,8 @@ pub(crate) struct SimFlow {
     past: SenderCounts,
     /// Its own delay in each direction, on top of the path's.
     pub(crate) own_delay: OwnDelay,
+    /// Its ends, where they are not our own sender and receiver.
+    pub(crate) other_ends: Option<Box<dyn FlowEnds>>,
     /// What it has in the host's queue, where the bottleneck is there.
     pub(crate) host: Option<HostShare>,
 }
@@ -71,8 +73,7 @@ impl SimFlow {
         random: Random,
         transfers: Random,
     ) -> Self {
-        // Flows that send both ways have ends of their own.
-        let next = spec.reverse.is_none().then_some(spec.start);
+        let next = Some(spec.start);
         let transfers = match &spec.traffic {
             FlowTraffic::Transfers(of) => {
                 let transfers = Transfers::new(of.clone(), index as usize, spec.name(), transfers);
@@ -93,8 +94,15 @@ impl SimFlow {
             cross: CrossTraffic::default(),
             past: SenderCounts::default(),
             own_delay,
+            other_ends: None,
             host,
         }
+    }
+
+    /// Is the flow of other ends, which begin and stop by themselves.
+    pub(crate) fn set_ends(&mut self, ends: Box<dyn FlowEnds>) {
+        self.other_ends = Some(ends);
+        self.next = None;
     }
 
     /// When something is due.
@@ -350,11 +358,14 @@ impl SimFlow {
         self.next = Some((self.spec.start + rate.time_for(sent)).min(self.stop));
     }
 
-    /// What its senders have done so far.
-    pub(crate) fn counts(&self) -> SenderCounts {
+    /// What its senders have done so far, if they count it.
+    pub(crate) fn counts(&self) -> Option<SenderCounts> {
+        if let Some(ends) = &self.other_ends {
+            return ends.totals().map(SenderCounts::from);
+        }
         let mut counts = self.past;
         self.connections.iter().for_each(|connection| counts += connection.own_counts());
-        counts
+        Some(counts)
     }
 
     /// Packets that it keeps in memory.
@@ -363,18 +374,28 @@ impl SimFlow {
     }
 }
 
+impl From<SenderTotals> for SenderCounts {
+    fn from(totals: SenderTotals) -> Self {
+        let SenderTotals { retransmitted, timeouts, spurious_timeouts, spurious_losses } = totals;
+        Self { sent: 0, retransmitted, timeouts, spurious_timeouts, spurious_losses }
+    }
+}
+
 impl SampledFlow for SimFlow {
-    fn cwnd_packets(&self) -> Option<f32> {
-        let connection = self.connection().filter(|connection| connection.is_open())?;
-        Some((connection.controller().cwnd() as f64 / f64::from(OPPORTUNITY_BYTES)) as f32)
+    fn look(&self, show: &mut dyn FnMut(FlowSample<'_>)) {
+        match (&self.other_ends, self.connection()) {
+            (Some(ends), _) => ends.look(show),
+            (None, Some(connection)) => show(FlowSample {
+                controller: connection.controller(),
+                in_flight: connection.in_flight(),
+                rtt: connection.rtt(),
+                rto: connection.rto(),
+            }),
+            (None, None) => {}
+        }
     }
 
-    fn rto_ms(&self) -> Option<f32> {
-        let connection = self.connection().filter(|connection| connection.is_open())?;
-        Some(connection.rto().as_millis_f64() as f32)
-    }
-
-    fn controller(&self) -> Option<&dyn Controller> {
-        Some(self.connection()?.controller())
+    fn is_open(&self) -> bool {
+        self.other_ends.is_some() || self.connection().is_some_and(Connection::is_open)
     }
 }

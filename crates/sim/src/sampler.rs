@@ -1,17 +1,17 @@
 //! Windows and learnt profiles over time, for the series of a run.
 
 use cellpace_base::{Span, Time};
-use cellpace_cc::Controller;
 use cellpace_measure::{InspectedSeries, MANY_FLOWS, ProfileSample};
+use cellpace_path::OPPORTUNITY_BYTES;
+
+use crate::ends::FlowSample;
 
 /// What the sampler looks at.
 pub(crate) trait SampledFlow {
-    /// Window in packets, while there is a connection that sends.
-    fn cwnd_packets(&self) -> Option<f32>;
-    /// The retransmission timeout in ms, while there is a connection that sends.
-    fn rto_ms(&self) -> Option<f32>;
-    /// The controller of the present connection.
-    fn controller(&self) -> Option<&dyn Controller>;
+    /// Shows the present connection, if there is one.
+    fn look(&self, show: &mut dyn FnMut(FlowSample<'_>));
+    /// Whether it sends.
+    fn is_open(&self) -> bool;
 }
 
 /// Looks at the controllers at the end of each bin.
@@ -56,11 +56,16 @@ impl SeriesSampler {
     }
 
     fn take_windows(&mut self, flows: &[impl SampledFlow]) {
-        for (series, flow) in self.cwnd.iter_mut().zip(flows) {
-            series.push(flow.cwnd_packets().unwrap_or(f32::NAN));
-        }
-        for (series, flow) in self.rto_ms.iter_mut().zip(flows) {
-            series.push(flow.rto_ms().unwrap_or(f32::NAN));
+        for ((cwnds, rtos), flow) in self.cwnd.iter_mut().zip(&mut self.rto_ms).zip(flows) {
+            let (mut cwnd, mut rto_ms) = (f32::NAN, f32::NAN);
+            if flow.is_open() {
+                flow.look(&mut |sample| {
+                    let packets = sample.controller.cwnd() as f64 / f64::from(OPPORTUNITY_BYTES);
+                    (cwnd, rto_ms) = (packets as f32, sample.rto.as_millis_f64() as f32);
+                });
+            }
+            cwnds.push(cwnd);
+            rtos.push(rto_ms);
         }
         if let [flow] = flows {
             self.inspect(flow);
@@ -70,9 +75,9 @@ impl SeriesSampler {
     /// Adds a bin to each value of the only flow.
     fn inspect(&mut self, flow: &impl SampledFlow) {
         let bins = self.cwnd.first().map_or(0, Vec::len);
-        if let Some(controller) = flow.controller() {
+        flow.look(&mut |sample| {
             let mut at = 0;
-            controller.inspect(&mut |name, value| {
+            sample.controller.inspect(&mut |name, value| {
                 // Controllers always show the same names in the same order. The first time comes
                 // after the bins in which the flow was off.
                 if at == self.inspected.len() {
@@ -85,7 +90,7 @@ impl SeriesSampler {
                     at += 1;
                 }
             });
-        }
+        });
         for series in &mut self.inspected {
             series.values.resize(bins, f32::NAN);
         }
@@ -97,7 +102,9 @@ impl SeriesSampler {
             self.next_profile += self.profile_every;
             let shown = &flows[..self.cwnd.len()];
             self.profiles.extend(shown.iter().enumerate().filter_map(|(index, flow)| {
-                let profile = flow.controller()?.profile()?;
+                let mut profile = None;
+                flow.look(&mut |sample| profile = sample.controller.profile());
+                let profile = profile?;
                 Some(ProfileSample {
                     at_s: self.next.as_secs_f64(),
                     flow: index,

@@ -88,6 +88,10 @@ pub struct FlowSpec {
     /// Sends the other way as well, under this controller; both need a half at the receiver, and
     /// their reports travel on data, as in Sprout's original program.
     pub reverse: Option<ControllerSpec>,
+    /// Who sends in place of the simulator's own sender, such as `noq`; what the name means is up to
+    /// the owner of the run ([`crate::Simulation::with_ends`]). One with a controller of its own
+    /// (`noq:cc=cubic`) does not use `cc`.
+    pub stack: Option<String>,
     /// The user of the cell whose flow it is, where there is a cell.
     pub user: Option<String>,
     /// The links of a chain over which it leads, one behind the other; empty: all of them.
@@ -105,6 +109,7 @@ impl FlowSpec {
             stop: Time::MAX,
             rtt: None,
             reverse: None,
+            stack: None,
             user: None,
             path: Vec::new(),
         }
@@ -120,6 +125,7 @@ impl FlowSpec {
             stop: Time::MAX,
             rtt: None,
             reverse: None,
+            stack: None,
             user: None,
             path: Vec::new(),
         }
@@ -128,7 +134,11 @@ impl FlowSpec {
     /// The name under which it is reported.
     pub fn name(&self) -> String {
         match (&self.cc, &self.traffic) {
-            (Some(cc), _) => cc.to_string(),
+            (Some(cc), _) => match &self.stack {
+                Some(stack) if stack.contains(OWN_CC) => stack.clone(),
+                Some(stack) => format!("{cc} in {stack}"),
+                None => cc.to_string(),
+            },
             (None, FlowTraffic::ConstantRate(rate)) => format!("udp:{rate}"),
             (None, _) => "udp".into(),
         }
@@ -456,6 +466,9 @@ impl Scenario {
         Ok(())
     }
 }
+
+/// In the name of a stack that comes with a controller of its own.
+pub(crate) const OWN_CC: &str = ":cc=";
 
 /// The random streams of the flows' starts begin here; those of the flows themselves lie below.
 const STARTS_STREAM: u64 = 2_000_000;

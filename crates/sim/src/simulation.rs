@@ -12,10 +12,11 @@ use cellpace_path::radio::Drive;
 use cellpace_path::schedule::{capacity_between, capacity_bins};
 
 use crate::chain::ChainWorld;
+use crate::ends::FlowEnds;
 use crate::observer::{FlowView, Observer};
 use crate::transfer_tally::{SenderCounts, round_ms};
 use crate::world::{Remains, World};
-use crate::{CellSpec, Scenario, SimError};
+use crate::{CellSpec, FlowSpec, FlowTraffic, Scenario, SimError};
 
 /// What came out of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,10 +84,10 @@ enum Running {
 }
 
 impl Running {
-    fn new(scenario: &Scenario) -> Result<Self, SimError> {
+    fn new(scenario: &Scenario, ends: Vec<Option<Box<dyn FlowEnds>>>) -> Result<Self, SimError> {
         Ok(match &scenario.chain {
             Some(chain) => Self::Chain(Box::new(ChainWorld::new(scenario, chain)?)),
-            None => Self::OneLink(Box::new(World::new(scenario)?)),
+            None => Self::OneLink(Box::new(World::new(scenario, ends)?)),
         })
     }
 }
@@ -97,10 +98,53 @@ impl Simulation {
     /// # Errors
     /// When the scenario is contradictory or its trace cannot be read.
     pub fn new(scenario: &Scenario) -> Result<Self, SimError> {
+        Self::with_ends(scenario, |_, _| Ok(None))
+    }
+
+    /// The same with ends that are not the simulator's own for the flows, by number, for which `build`
+    /// returns some. They have data during the whole run, over one link.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new), and when `build` fails or such a flow is to start, stop or have a
+    /// traffic of its own.
+    pub fn with_ends<E: From<SimError>>(
+        scenario: &Scenario,
+        mut build: impl FnMut(u32, &FlowSpec) -> Result<Option<Box<dyn FlowEnds>>, E>,
+    ) -> Result<Self, E> {
         scenario.check()?;
         let scenario = scenario.drawn();
-        let world = Running::new(&scenario)?;
+        let mut ends = Vec::new();
+        for (index, flow) in (0..).zip(&scenario.flows) {
+            let of_flow = build(index, flow)?;
+            if let (None, Some(stack)) = (&of_flow, &flow.stack) {
+                let why = "is not the simulator's own sender, and this program has no other";
+                let text = format!("flow {}: stack: `{stack}` {why}", index + 1);
+                return Err(SimError::Invalid(text).into());
+            }
+            if of_flow.is_some() {
+                check_other_ends(&scenario, flow)
+                    .map_err(|why| SimError::Invalid(why.to_owned()))?;
+            }
+            ends.push(of_flow);
+        }
+        let world = Running::new(&scenario, ends)?;
         Ok(Self { scenario, world })
+    }
+
+    /// The ends of a flow that are not the simulator's own.
+    pub fn ends(&self, flow: usize) -> Option<&dyn FlowEnds> {
+        match &self.world {
+            Running::OneLink(world) => world.ends(flow),
+            Running::Chain(_) => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn ends_mut(&mut self, flow: usize) -> Option<&mut dyn FlowEnds> {
+        match &mut self.world {
+            Running::OneLink(world) => world.ends_mut(flow),
+            Running::Chain(_) => None,
+        }
     }
 
     /// How far the run has come.
@@ -166,6 +210,21 @@ impl Simulation {
     }
 }
 
+/// Refuses what only the simulator's own senders do.
+fn check_other_ends(scenario: &Scenario, flow: &FlowSpec) -> Result<(), &'static str> {
+    if !matches!(flow.traffic, FlowTraffic::Bulk) || flow.cc.is_none() {
+        return Err("flows of another stack always have data, and a controller");
+    }
+    let is_whole = flow.start == Time::ZERO && flow.start_after.is_none() && flow.stop == Time::MAX;
+    if !is_whole || flow.reverse.is_some() {
+        return Err("flows of another stack last the whole run, and send one way");
+    }
+    match scenario.chain {
+        Some(_) => Err("flows of another stack have one link"),
+        None => Ok(()),
+    }
+}
+
 /// Makes the outcome of what a run has left.
 pub(crate) fn conclude(
     scenario: &Scenario,
@@ -197,7 +256,7 @@ pub(crate) fn conclude(
     series.inspected = results.sampler.inspected;
     series.profiles = results.sampler.profiles;
     let of_proxy = chain.as_ref().and_then(|chain| Some(chain.proxy.as_ref()?.radio.retransmitted));
-    let of_flows: u64 = results.counts.iter().map(|counts| counts.retransmitted).sum();
+    let of_flows: u64 = results.counts.iter().flatten().map(|counts| counts.retransmitted).sum();
     let retransmissions = of_flows + of_proxy.unwrap_or(0);
     if let Some(chain) = chain.as_ref().filter(|_| scenario.has_routes())
         && let Some(last) = chain.segments.last()
@@ -213,7 +272,8 @@ pub(crate) fn conclude(
         let of_cc = scenario.flows[index].cc.is_some();
         let rtos = results.sampler.rto_ms.get(index);
         let rtos = rtos.and_then(|rtos| rtos.get(skipped as usize..)).unwrap_or_default();
-        flow.sender = of_cc.then(|| sender_figures(&results.counts[index], rtos));
+        flow.sender =
+            results.counts[index].filter(|_| of_cc).map(|counts| sender_figures(&counts, rtos));
     }
     series.rto_ms = results.sampler.rto_ms;
     let transfers = results.transfers;

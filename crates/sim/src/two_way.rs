@@ -17,7 +17,8 @@ use cellpace_base::{Random, Span, Time};
 use cellpace_cc::{Arrival, Controller, ControllerSpec, Receiver, SentPacket, Setup};
 use cellpace_path::{Fate, Packet, PacketRecord};
 
-use crate::{Scenario, SimError};
+use crate::ends::{FlowEnds, SenderTotals};
+use crate::{FlowSpec, SimError};
 
 /// Bytes of data that the sender takes for a packet, and the most that it puts into one.
 const SENDER_UNIT: u64 = 1440;
@@ -34,97 +35,80 @@ const HEARTBEAT: Span = Span::from_millis(50);
 /// A report from one end's receiver to the other end's sender.
 type Report = Arc<[u8]>;
 
-/// The flows of a run that send both ways.
-#[derive(Default)]
-pub(crate) struct TwoWayFlows {
-    flows: Vec<TwoWayFlow>,
-    /// The reports in flight in each direction, by flow and number of their packet. Direction 0 leads
-    /// from the ends of index 0, whose data the figures are about.
-    reports: [BTreeMap<(u32, u64), Report>; 2],
-}
-
-struct TwoWayFlow {
+/// A flow that sends both ways.
+pub(crate) struct TwoWayFlow {
     ends: [End; 2],
     stop: Time,
+    /// The reports in flight in each direction, by the number of their packet.
+    reports: [BTreeMap<u64, Report>; 2],
 }
 
-impl TwoWayFlows {
-    /// Those of the scenario at time zero.
-    pub(crate) fn new(scenario: &Scenario) -> Result<Self, SimError> {
-        let mut flows = Vec::new();
-        for (index, spec) in (0..).zip(&scenario.flows) {
-            let (Some(cc), Some(back)) = (&spec.cc, &spec.reverse) else { continue };
-            let end = |halves: [&ControllerSpec; 2], number: u64| {
-                End::new(halves, spec.start, index, [scenario.seed, 2 * u64::from(index) + number])
-            };
-            // The half at a receiver is that of the sender opposite.
-            let ends = [end([cc, back], 0)?, end([back, cc], 1)?];
-            flows.push(TwoWayFlow { ends, stop: spec.stop });
-        }
-        Ok(Self { flows, ..Self::default() })
+impl TwoWayFlow {
+    /// The flow at time zero under `cc` and, the other way, `back`.
+    pub(crate) fn new(
+        [cc, back]: [&ControllerSpec; 2],
+        spec: &FlowSpec,
+        index: u32,
+        seed: u64,
+    ) -> Result<Self, SimError> {
+        let end = |halves: [&ControllerSpec; 2], number: u64| {
+            End::new(halves, spec.start, index, [seed, 2 * u64::from(index) + number])
+        };
+        // The half at a receiver is that of the sender opposite.
+        let ends = [end([cc, back], 0)?, end([back, cc], 1)?];
+        Ok(Self { ends, stop: spec.stop, reports: Default::default() })
+    }
+}
+
+impl FlowEnds for TwoWayFlow {
+    fn next_deadline(&self) -> Time {
+        self.ends[0].wakes_at.min(self.ends[1].wakes_at)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.flows.is_empty()
-    }
-
-    /// When an end next takes its turn, or `Time::MAX`.
-    #[inline]
-    pub(crate) fn next(&self) -> Time {
-        let ends = self.flows.iter().flat_map(|flow| &flow.ends);
-        ends.map(|end| end.wakes_at).min().unwrap_or(Time::MAX)
-    }
-
-    /// A packet is at the end of a direction, or was dropped on its way. Returns whether it is of such
-    /// a flow.
-    #[inline]
-    pub(crate) fn receive(&mut self, direction: usize, record: &PacketRecord) -> bool {
-        if self.flows.is_empty() {
-            return false;
-        }
-        let PacketRecord { packet, fate } = record;
-        let place = self.flows.binary_search_by_key(&packet.flow, |flow| flow.ends[0].flow);
-        let Ok(place) = place else { return false };
-        let (reports, key) = (&mut self.reports[direction], (packet.flow, packet.id));
+    fn receive(&mut self, _: Time, direction: usize, PacketRecord { packet, fate }: &PacketRecord) {
+        let reports = &mut self.reports[direction];
         let report = match fate {
             // The packet itself follows.
-            Fate::Duplicate => reports.get(&key).cloned(),
-            _ => reports.remove(&key),
+            Fate::Duplicate => reports.get(&packet.id).cloned(),
+            _ => reports.remove(&packet.id),
         };
         if !matches!(fate, Fate::Dropped(_)) {
-            self.flows[place].ends[1 - direction].receive(packet, report);
+            self.ends[1 - direction].receive(packet, report);
         }
-        true
     }
 
-    /// Tells all ends of a new path.
-    pub(crate) fn on_path_change(&mut self, now: Time) {
-        let ends = self.flows.iter_mut().flat_map(|flow| &mut flow.ends);
-        ends.for_each(|end| end.sender.on_path_change(now));
-    }
-
-    /// The ends whose turn it is send; `push` has a direction and a packet that enters it, and returns
-    /// whether it did.
-    pub(crate) fn turn(&mut self, now: Time, push: &mut dyn FnMut(usize, Packet) -> bool) {
-        for flow in &mut self.flows {
-            for (direction, own) in flow.ends.iter_mut().enumerate() {
-                if own.wakes_at > now {
-                    continue;
-                }
-                if now >= flow.stop {
-                    own.wakes_at = Time::MAX;
-                    continue;
-                }
-                let reports = &mut self.reports[direction];
-                own.turn(now, &mut |packet, report| {
-                    if push(direction, packet)
-                        && let Some(report) = report
-                    {
-                        reports.insert((packet.flow, packet.id), report);
-                    }
-                });
+    fn turn(
+        &mut self,
+        now: Time,
+        push: &mut dyn FnMut(usize, Packet) -> bool,
+    ) -> Result<(), SimError> {
+        for (direction, own) in self.ends.iter_mut().enumerate() {
+            if own.wakes_at > now {
+                continue;
             }
+            if now >= self.stop {
+                own.wakes_at = Time::MAX;
+                continue;
+            }
+            let reports = &mut self.reports[direction];
+            own.turn(now, &mut |packet, report| {
+                if push(direction, packet)
+                    && let Some(report) = report
+                {
+                    reports.insert(packet.id, report);
+                }
+            });
         }
+        Ok(())
+    }
+
+    fn on_path_change(&mut self, now: Time) {
+        self.ends.iter_mut().for_each(|end| end.sender.on_path_change(now));
+    }
+
+    fn totals(&self) -> Option<SenderTotals> {
+        // Sprout sends nothing again, and has no timeouts.
+        Some(SenderTotals::default())
     }
 }
 

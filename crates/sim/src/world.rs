@@ -9,15 +9,16 @@ use cellpace_path::{DelaySpec, Fate, Handover, Packet, PacketRecord, Path, PathS
 
 use crate::cell::Cell;
 use crate::connection::{EndRules, generation_of};
+use crate::ends::{FlowEnds, FlowNote, FlowSample};
 use crate::flow::{OwnDelay, SimFlow};
 use crate::observer::{FlowView, Observer};
 use crate::ping::PingSeries;
-use crate::sampler::SeriesSampler;
+use crate::sampler::{SampledFlow, SeriesSampler};
 use crate::send_jitter::{longest_delays, longest_delays_in_cell};
 use crate::timers::{AckMessage, AckStore, Timers};
 use crate::transfer_tally::SenderCounts;
 use crate::transfers::Leg;
-use crate::two_way::TwoWayFlows;
+use crate::two_way::TwoWayFlow;
 use crate::{FlowSpec, Scenario, SimError};
 
 /// Bytes of a packet that carries nothing but an ack: IPv4, UDP and a small header.
@@ -32,8 +33,10 @@ pub(crate) struct World {
     cell: Option<Cell>,
     reverse: Path,
     flows: Vec<SimFlow>,
-    /// The ends of those that send both ways.
-    two_way: TwoWayFlows,
+    /// Those of them whose ends are not our own.
+    with_ends: Vec<usize>,
+    /// Why one of these cannot go on.
+    failed: Option<SimError>,
     /// Their packets have the numbers behind those of the flows.
     pings: Vec<PingSeries>,
     /// What their packets need beyond the delay of the path.
@@ -64,7 +67,7 @@ pub(crate) struct Remains {
     pub(crate) collector: Collector,
     pub(crate) sampler: SeriesSampler,
     /// What the senders of each flow have done.
-    pub(crate) counts: Vec<SenderCounts>,
+    pub(crate) counts: Vec<Option<SenderCounts>>,
     /// Packets that the host refused, flow by flow.
     pub(crate) refused: Vec<u64>,
     pub(crate) transfers: Vec<Transfer>,
@@ -123,12 +126,15 @@ impl PacketRoom {
 
 impl World {
     /// A world at time zero.
-    pub(crate) fn new(scenario: &Scenario) -> Result<Self, SimError> {
+    pub(crate) fn new(
+        scenario: &Scenario,
+        mut other_ends: Vec<Option<Box<dyn FlowEnds>>>,
+    ) -> Result<Self, SimError> {
         let end = scenario.end();
         let seeded = |stream| Random::seeded(scenario.seed, stream);
         let delays = DelaySplit::new(scenario);
         let ends = EndRules { acks: scenario.acks, rto_rule: scenario.rto_rule, relay_room: None };
-        let flows: Vec<SimFlow> = (0..)
+        let mut flows: Vec<SimFlow> = (0..)
             .zip(&scenario.flows)
             .map(|(index, spec)| {
                 let random = seeded(1000 + u64::from(index));
@@ -138,6 +144,14 @@ impl World {
                 SimFlow::new(index, spec.clone(), ends, own_delay, host, random, transfers)
             })
             .collect();
+        let mut with_ends = Vec::new();
+        for (index, (flow, spec)) in flows.iter_mut().zip(&scenario.flows).enumerate() {
+            let other = other_ends.get_mut(index).and_then(Option::take);
+            if let Some(ends) = ends_of(scenario, index, spec, other)? {
+                flow.set_ends(ends);
+                with_ends.push(index);
+            }
+        }
         let mut timers = Timers::new(flows.len());
         for (index, flow) in flows.iter().enumerate() {
             timers.arm(index, flow.next_deadline());
@@ -152,7 +166,8 @@ impl World {
             reverse,
             pings: scenario.pings.iter().map(|ping| PingSeries::new(ping.clone(), end)).collect(),
             ping_delay: delays.general(),
-            two_way: TwoWayFlows::new(scenario)?,
+            with_ends,
+            failed: None,
             timers,
             acks: AckStore::default(),
             collector: collector(scenario),
@@ -174,6 +189,14 @@ impl World {
         Some(FlowView::of(index as u32, connection))
     }
 
+    pub(crate) fn ends(&self, index: usize) -> Option<&dyn FlowEnds> {
+        self.flows.get(index)?.other_ends.as_deref()
+    }
+
+    pub(crate) fn ends_mut(&mut self, index: usize) -> Option<&mut dyn FlowEnds> {
+        self.flows.get_mut(index)?.other_ends.as_deref_mut()
+    }
+
     /// Everything that happens up to and including `until`.
     pub(crate) fn advance(
         &mut self,
@@ -193,6 +216,9 @@ impl World {
             }
             self.now = due.next;
             self.step(&due, observer);
+            if let Some(error) = self.failed.take() {
+                return Err(error);
+            }
             if self.show_at == Some(due.next) {
                 self.show_at = interval.map(|interval| due.next + interval);
             }
@@ -212,11 +238,12 @@ impl World {
         let path_change = or_never(self.path_changes.front().copied());
         let (timer, show) = (or_never(self.timers.next()), or_never(self.show_at));
         let ping = self.pings.iter().map(PingSeries::next).min().unwrap_or(Time::MAX);
-        let two_way = self.two_way.next();
+        let ends = self.with_ends.iter().filter_map(|index| self.ends(*index));
+        let ends = ends.map(FlowEnds::next_deadline).min().unwrap_or(Time::MAX).max(self.now);
         let next = forward
             .min(reverse)
             .min(ping)
-            .min(two_way)
+            .min(ends)
             .min(path_change)
             .min(timer)
             .min(show)
@@ -233,9 +260,10 @@ impl World {
         }
         if self.show_at == Some(now) {
             for index in 0..self.flows.len() {
-                if let Some(flow) = self.flow(index) {
-                    observer.on_interval(now, flow);
-                }
+                let show = &mut |sample: FlowSample<'_>| {
+                    observer.on_interval(now, sample.view(index as u32));
+                };
+                self.flows[index].look(show);
             }
         }
         if due.forward == now {
@@ -255,25 +283,34 @@ impl World {
             self.fire_timer(observer);
         }
         // Arrivals of this instant may have woken ends.
-        if !self.two_way.is_empty() {
-            self.turn_two_way();
+        for place in 0..self.with_ends.len() {
+            self.turn_ends(self.with_ends[place], observer);
         }
     }
 
-    /// The ends of flows that send both ways take their turns.
-    fn turn_two_way(&mut self) {
-        let (flows, room) = (&mut self.flows, &mut self.room);
-        let paths = [&mut self.forward, &mut self.reverse];
-        self.two_way.turn(self.now, &mut |direction, packet| {
-            let flow = &mut flows[packet.flow as usize];
-            let OwnDelay { forward, reverse } = flow.own_delay;
-            let host = flow.host.as_mut().filter(|_| direction == 0);
+    /// Ends that are not our own take their turn.
+    fn turn_ends(&mut self, index: usize, observer: &mut impl Observer) {
+        let (now, room, collector) = (self.now, &mut self.room, &mut self.collector);
+        let mut paths = [&mut self.forward, &mut self.reverse];
+        let SimFlow { other_ends, host, own_delay: OwnDelay { forward, reverse }, .. } =
+            &mut self.flows[index];
+        let Some(ends) = other_ends else { return };
+        let turned = ends.turn(now, &mut |direction, packet| {
+            let host = host.as_mut().filter(|_| direction == 0);
             if host.is_some_and(|host| !host.admit_plain(u64::from(packet.size))) {
                 return false;
             }
             room.enter();
-            paths[direction].push_after(packet, [forward, reverse][direction]);
+            paths[direction].push_after(packet, [*forward, *reverse][direction]);
             true
+        });
+        self.failed = self.failed.take().or(turned.err());
+        ends.drain(now, &mut |note| match note {
+            FlowNote::Rtt(at, rtt) => collector.rtt(at, index, rtt),
+            FlowNote::Event(at, event) => {
+                mark(collector, index, at, &event);
+                observer.on_event(index as u32, at, event);
+            }
         });
     }
 
@@ -305,8 +342,8 @@ impl World {
             }
             self.collector.record(record);
             observer.on_record(record);
-            if self.two_way.receive(0, record) {
-                // Its end takes a turn at the end of this instant.
+            if let Some(ends) = &mut self.flows[record.packet.flow as usize].other_ends {
+                ends.receive(self.now, 0, record);
             } else if is_copy || record.fate == Fate::Delivered {
                 self.deliver(&record.packet);
             }
@@ -420,7 +457,8 @@ impl World {
                 }
                 continue;
             }
-            if self.two_way.receive(1, record) {
+            if let Some(ends) = &mut self.flows[record.packet.flow as usize].other_ends {
+                ends.receive(self.now, 1, record);
                 continue;
             }
             let message = match is_copy {
@@ -461,9 +499,11 @@ impl World {
         for index in 0..self.flows.len() {
             let flow = &mut self.flows[index];
             flow.connections.iter_mut().for_each(|connection| connection.on_path_change(self.now));
+            if let Some(ends) = &mut flow.other_ends {
+                ends.on_path_change(self.now);
+            }
             self.pump(index, observer);
         }
-        self.two_way.on_path_change(self.now);
     }
 
     fn fire_timer(&mut self, observer: &mut impl Observer) {
@@ -520,6 +560,18 @@ impl World {
             }
         }
     }
+}
+
+/// The ends of a flow that are not our own: those that it was given, or of one that sends both ways.
+fn ends_of(
+    scenario: &Scenario,
+    index: usize,
+    spec: &FlowSpec,
+    other: Option<Box<dyn FlowEnds>>,
+) -> Result<Option<Box<dyn FlowEnds>>, SimError> {
+    let (Some(cc), Some(back), None) = (&spec.cc, &spec.reverse, &other) else { return Ok(other) };
+    let both = TwoWayFlow::new([cc, back], spec, index as u32, scenario.seed)?;
+    Ok(Some(Box::new(both)))
 }
 
 /// Notes what a controller decided, for charts. The base delay is a figure, no event on them.
@@ -682,14 +734,14 @@ mod tests {
 
     /// The world after the run.
     fn ran(scenario: &Scenario) -> World {
-        let mut world = World::new(scenario).unwrap();
+        let mut world = World::new(scenario, Vec::new()).unwrap();
         world.advance(Time::MAX, &mut ()).unwrap();
         world
     }
 
     /// Returns the error of a run that may hold no more than 1000 packets.
     fn error_of(scenario: &Scenario) -> String {
-        let mut world = World::new(scenario).unwrap();
+        let mut world = World::new(scenario, Vec::new()).unwrap();
         world.room.most = 1000;
         let error = world.advance(Time::MAX, &mut ()).unwrap_err().to_string();
         assert!(world.room.in_flight <= 1001, "{}", world.room.in_flight);

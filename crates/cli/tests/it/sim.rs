@@ -268,3 +268,18 @@ fn a_killed_run_leaves_old_files_alone_and_no_new_ones() {
         folder.names().into_iter().filter(|name| !name.starts_with('.')).collect();
     assert_eq!(visible, ["old.json", "s.toml"]);
 }
+
+#[test]
+fn a_quic_library_shares_the_link_with_the_simulators_own_sender() {
+    let flows = "[[flow]]\ncc = \"cubic\"\nstack = \"noq\"\n[[flow]]\nstack = \"quinn:cc=cubic\"\n\
+                 [[flow]]\ncc = \"cubic\"\n";
+    let path = "queue = \"droptail:80pkts\"\nduration = \"30s\"\n";
+    let folder = Folder::with("s.toml", format!("{CONSTANT}{path}{flows}"));
+    let run = folder.json("sim s.toml")["runs"][0].clone();
+    let flows = run["per_flow"].as_array().unwrap();
+    let names: Vec<_> = flows.iter().map(|flow| flow["cc"].as_str().unwrap()).collect();
+    assert_eq!(names, ["cubic in noq", "quinn:cc=cubic", "cubic"]);
+    let rates: Vec<f64> = flows.iter().map(|flow| number(flow, "/throughput_mbps")).collect();
+    assert!((rates.iter().sum::<f64>() - 12.0).abs() < 0.2, "{rates:?}");
+    assert!(rates.iter().all(|rate| *rate > 1.0), "{rates:?}");
+}

@@ -57,7 +57,7 @@ pub(super) fn pair(
     stack: Stack,
     conditions: &Conditions,
     now: Instant,
-) -> Result<[Box<dyn End>; 2], VirtualTimeError> {
+) -> Result<[Box<dyn End + Send>; 2], VirtualTimeError> {
     match stack {
         Stack::Noq => noq::pair(conditions, now),
         Stack::Quinn => quinn::pair(conditions, now),
@@ -149,7 +149,7 @@ macro_rules! end_of {
         pub(super) fn pair(
             conditions: &Conditions,
             now: Instant,
-        ) -> Result<[Box<dyn End>; 2], VirtualTimeError> {
+        ) -> Result<[Box<dyn End + Send>; 2], VirtualTimeError> {
             let (certificate, key) = tls::certificate()?;
             let certificate = CertificateDer::from(certificate);
             let key = PrivateKeyDer::try_from(key).map_err(library)?;

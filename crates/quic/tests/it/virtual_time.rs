@@ -3,7 +3,7 @@
 use cellpace_base::{Span, Time};
 use cellpace_cc::{Event, registry};
 use cellpace_path::PacketRecord;
-use cellpace_quic::virtual_time::{Sender, Simulation};
+use cellpace_quic::virtual_time::{Sender, Simulation, flow_ends};
 use cellpace_sim::{FlowSpec, Observer, Outcome, Scenario};
 
 const SECONDS: u64 = 30;
@@ -161,4 +161,23 @@ fn what_quic_cannot_do_is_refused_in_words() {
         ..scenario("verus", "constant:12mbit", 1)
     };
     assert!(error(&udp).contains("flows of another stack"), "{}", error(&udp));
+}
+
+/// CUBIC in noq and CUBIC of the simulator: equal RTTs, one queue.
+#[test]
+fn a_quic_connection_shares_a_bottleneck_with_the_simulators_own_sender() {
+    let one = scenario("cubic", "constant:12mbit", 1);
+    let flows = vec![one.flows[0].clone(), one.flows[0].clone()];
+    let two = Scenario { flows, duration: Span::from_secs(60), ..one };
+    let two = two.with_link(|link| link.down.queue = "droptail:80pkts".parse().unwrap());
+    let zero = std::time::Instant::now();
+    let simulation = cellpace_sim::Simulation::with_ends(&two, |index, flow| match index {
+        0 => flow_ends(&two, index, flow, "noq".parse().unwrap(), zero).map(Some),
+        _ => Ok(None),
+    });
+    let figures = simulation.unwrap().finish().unwrap().figures;
+    let rates: Vec<f64> = figures.per_flow.iter().map(|flow| flow.throughput_mbps).collect();
+    assert!((rates.iter().sum::<f64>() - 12.0).abs() < 0.2, "{rates:?}");
+    assert!(figures.jain > 0.8, "{rates:?}");
+    assert!(figures.per_flow.iter().all(|flow| flow.lost > 0), "{:?}", figures.per_flow);
 }
