@@ -138,7 +138,7 @@ impl OpenOutputs<'_> {
         }
         for (reason, count) in self.plain.list() {
             let text =
-                format!("{count} connections stayed without a controller: {}", reason.text());
+                format!("{} stayed without a controller: {}", connections(count), reason.text());
             self.verbosity.note(&text);
         }
         let events = self.events.map_or(Ok(None), |(events, lines)| {
@@ -150,6 +150,11 @@ impl OpenOutputs<'_> {
         let events = events.map_err(|error| CommandError::failed(format!("--events: {error}")))?;
         json.or(events).map_or(page, |failed| Err(CommandError::failed(failed)))
     }
+}
+
+/// A number of connections in words.
+pub(crate) fn connections(count: u64) -> String {
+    if count == 1 { "1 connection".to_owned() } else { format!("{count} connections") }
 }
 
 /// Connections without a controller by reason, for Prometheus. The proxy counts its own.

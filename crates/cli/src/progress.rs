@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use cellpace_os::signals::interrupted_code;
 pub(crate) use cellpace_os::signals::{end_cleanly_on_ctrl_c, interrupted};
 
+use crate::error::CommandError;
 use crate::options::Verbosity;
 
 /// Progress over a known number of steps; on a terminal only, and only when it takes long.
@@ -98,4 +99,19 @@ pub(crate) fn service_exit_code() -> ExitCode {
         130 => ExitCode::from(130),
         _ => ExitCode::SUCCESS,
     }
+}
+
+/// What an asynchronous runtime opens: an epoll set, its waker, the sockets that signals wake, and some to spare.
+const RUNTIME_DESCRIPTORS: usize = 8;
+
+/// Checks that a runtime can begin: without descriptors tokio panics.
+///
+/// # Errors
+/// When too few descriptors are left.
+pub(crate) fn check_runtime() -> Result<(), CommandError> {
+    cellpace_os::descriptors::check_free(RUNTIME_DESCRIPTORS).map_err(|error| {
+        CommandError::failed(format!(
+            "{RUNTIME_DESCRIPTORS} free descriptors are needed to begin (ulimit -n, or LimitNOFILE= of a unit): {error}"
+        ))
+    })
 }

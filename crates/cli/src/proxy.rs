@@ -29,7 +29,7 @@ use crate::error::CommandError;
 use crate::flow_options::FlowArgs;
 use crate::options::{Verbosity, span, whole};
 use crate::output::print;
-use crate::progress::service_exit_code;
+use crate::progress::{check_runtime, service_exit_code};
 use crate::proxy_log::ProxyLog;
 
 /// Arguments of `cellpace proxy`.
@@ -188,6 +188,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, CommandError> {
     cellpace_os::descriptors::raise_limit();
     let config = config(args)?;
     args.flow.describe(&config.flow, args.outputs.verbosity);
+    check_runtime()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(RESOLVERS)

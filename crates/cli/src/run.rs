@@ -14,7 +14,7 @@ use cellpace_run::{
 use cellpace_tcp::{ControlOptions, RelayEngine};
 use clap::Args;
 
-use crate::connection_outputs::ConnectionOutputs;
+use crate::connection_outputs::{ConnectionOutputs, connections};
 use crate::error::CommandError;
 use crate::flow_options::FlowArgs;
 use crate::line_writer::reopen_all;
@@ -113,8 +113,9 @@ fn start(args: &RunArgs, options: ControlOptions, rules: &Rules) -> Result<ExitC
         running.wait(&broker, drain, &mut |notice| on_notice(notice, verbosity, &plain))?;
     if finish.cut > 0 {
         broker.cut();
-        let text = format!("{} connections were cut before all was delivered", finish.cut);
-        args.outputs.verbosity.note(&text);
+        let verb = if finish.cut == 1 { "was" } else { "were" };
+        let cut = connections(finish.cut as u64);
+        args.outputs.verbosity.note(&format!("{cut} {verb} cut before all was delivered"));
     }
     // The program's own failure says more than that of a file.
     match (outputs.finish(), finish.code) {

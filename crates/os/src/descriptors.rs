@@ -1,7 +1,7 @@
 //! The limit on descriptors, and descriptors that are passed between processes.
 
 use std::fs;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -24,6 +24,16 @@ pub fn raise_limit() -> Rlimit {
 /// Returns how many descriptors the process may have at the moment.
 pub fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Checks that the process may open `count` more descriptors at this moment.
+///
+/// # Errors
+/// When it may not.
+pub fn check_free(count: usize) -> io::Result<()> {
+    let file = fs::File::open("/dev/null")?;
+    let more: io::Result<Vec<_>> = (1..count).map(|_| file.try_clone()).collect();
+    more.map(drop)
 }
 
 /// As [`raise_limit`], and with privilege as far as the system goes (`fs.nr_open`).

@@ -23,7 +23,7 @@ use crate::flow_options::seed;
 use crate::line_writer::begin_service;
 use crate::options::read_text;
 use crate::output::{command_line, is_stdout};
-use crate::progress::end_cleanly_on_ctrl_c;
+use crate::progress::{check_runtime, end_cleanly_on_ctrl_c};
 
 pub(super) fn send(args: &SendArgs) -> Result<ExitCode, CommandError> {
     let plan = SendPlan::new(args)?;
@@ -83,6 +83,7 @@ pub(super) fn send(args: &SendArgs) -> Result<ExitCode, CommandError> {
         mtu: args.mtu,
         seed,
     };
+    check_runtime()?;
     conclude(&transfer.run(conditions, &mut view)?, &args.common)
 }
 
@@ -124,6 +125,7 @@ pub(super) fn recv(args: &RecvArgs) -> Result<ExitCode, CommandError> {
         mtu: MAX_MTU,
         seed: 1,
     };
+    check_runtime()?;
     conclude(&transfer.run(conditions, &mut view)?, &args.common)
 }
 

@@ -836,7 +836,7 @@ fn a_connection_that_the_program_does_not_wait_for_gets_the_gate_only_where_that
     assert!(found.ends_with("True"), "it keeps its TCP socket: {found}");
     assert_eq!(written, [] as [Value; 0]);
     assert!(
-        said.contains("1 connections stayed without a controller: the program did not wait"),
+        said.contains("1 connection stayed without a controller: the program did not wait"),
         "{said}"
     );
     let (found, written, said) = open_later("auto");

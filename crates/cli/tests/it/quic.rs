@@ -242,6 +242,40 @@ fn with_descriptors(command: &mut Command, most: u32) -> &mut Command {
     command
 }
 
+/// Address 0 of a process is never mapped: reading it is an I/O error.
+#[test]
+fn a_file_that_cannot_be_read_on_is_named() {
+    for quic in [&["--quic"][..], &[]] {
+        let waiting = Waiting::recv(quic);
+        let mut send = cellpace(&["send", &waiting.address, "/proc/self/mem"]);
+        let ended = send.args(quic).output().unwrap();
+        let said = said(&ended);
+        assert_eq!(ended.status.code(), Some(1), "{said}");
+        assert!(said.contains("cannot read: /proc/self/mem: Input/output error"), "{said}");
+    }
+}
+
+/// The runtime of tokio would panic.
+#[test]
+fn too_few_descriptors_to_begin_are_an_error_with_what_to_do() {
+    let folder = Folder::new();
+    let output = folder.path("copy");
+    let commands: [&[&str]; 3] = [
+        &["recv", "--quic", "--listen", "127.0.0.1:0", "--once", "--output", text(&output)],
+        &["send", "127.0.0.1:9", "--quic", "--bytes", "1kB", "--timeout", "1s"],
+        &["proxy", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:9"],
+    ];
+    for args in commands {
+        for most in 6..12 {
+            let ended = with_descriptors(&mut cellpace(args), most).output().unwrap();
+            let said = said(&ended);
+            assert_eq!(ended.status.code(), Some(1), "{args:?} with {most}: {said}");
+            assert!(!said.contains("panicked"), "{args:?} with {most}: {said}");
+            assert!(said.contains("descriptors") || said.contains("open files"), "{said}");
+        }
+    }
+}
+
 #[test]
 fn a_key_makes_both_sides_known_to_each_other() {
     let folder = Folder::new();

@@ -1096,7 +1096,7 @@ fn connections_that_are_cut_are_told_of_and_reset() {
     // Nothing is read until the launcher has ended.
     assert_eq!(guinea.code(), Some(0));
     let errors = guinea.stderr();
-    assert!(errors.contains("cellpace: 1 connections were cut"), "{errors}");
+    assert!(errors.contains("cellpace: 1 connection was cut"), "{errors}");
     assert!(errors.contains("cellpace: flow 1: ") && errors.contains(", cut\n"), "{errors}");
     let flow: Value = serde_json::from_slice(&folder.read("flows.jsonl")).unwrap();
     assert_eq!((&flow["outcome"], &flow["flow"]), (&"cut".into(), &1.into()));
@@ -1507,7 +1507,7 @@ fn connections_without_a_controller_are_counted_with_the_reason() {
     signal(&guinea.child, "INT");
     guinea.code();
     let errors = guinea.stderr();
-    assert!(errors.contains(" connections stayed without a controller: as many"), "{errors}");
+    assert!(errors.contains(" stayed without a controller: as many"), "{errors}");
     let text = String::from_utf8(folder.read("flows.jsonl")).unwrap();
     let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     assert!(last["uncontrolled"]["limit"].as_u64() >= Some(1), "{text}");
@@ -1546,5 +1546,5 @@ fn programs_that_cannot_be_preloaded_are_told_of_with_their_connections() {
     Command::new("kill").args(["-TERM", "--", &group]).status().unwrap();
     program::code(&mut child);
     let said = said();
-    assert!(said.contains("1 connections stayed without a controller: of programs that"), "{said}");
+    assert!(said.contains("1 connection stayed without a controller: of programs that"), "{said}");
 }

@@ -30,6 +30,8 @@ pub enum DataSource {
     File {
         /// The file.
         file: File,
+        /// Its name, for errors.
+        path: Box<Path>,
         /// Room for a piece.
         buffer: Box<[u8]>,
     },
@@ -37,6 +39,8 @@ pub enum DataSource {
     Pipe {
         /// The pipe.
         file: File,
+        /// Its name, for errors.
+        path: Box<Path>,
         /// Whether one read would not block.
         ready: bool,
         /// Room for a piece.
@@ -73,20 +77,21 @@ impl DataSource {
     pub fn open(path: &Path) -> io::Result<Self> {
         if path == Path::new("-") {
             let stdin: OwnedFd = io::stdin().as_fd().try_clone_to_owned()?;
-            return Ok(Self::of(File::from(stdin)));
+            return Ok(Self::of(File::from(stdin), Path::new("standard input")));
         }
         let file = File::open(path)?;
         if file.metadata()?.is_dir() {
             return Err(io::Error::other("this is a folder, not a file"));
         }
-        Ok(Self::of(file))
+        Ok(Self::of(file, path))
     }
 
-    fn of(file: File) -> Self {
+    fn of(file: File, path: &Path) -> Self {
+        let path = path.into();
         let buffer = vec![0; PIECE].into_boxed_slice();
         match file.metadata() {
-            Ok(facts) if facts.is_file() => Self::File { file, buffer },
-            _ => Self::Pipe { file, ready: false, buffer },
+            Ok(facts) if facts.is_file() => Self::File { file, path, buffer },
+            _ => Self::Pipe { file, path, ready: false, buffer },
         }
     }
 
@@ -108,7 +113,7 @@ impl DataSource {
     /// Reads the next bytes into `piece`, waiting for them if they must come; 0: it has ended.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When it cannot be read; the error names it.
     #[cfg(feature = "quic")]
     pub(super) fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
         match self {
@@ -118,10 +123,10 @@ impl DataSource {
                 piece[..made.len()].copy_from_slice(made);
                 Ok(made.len())
             }
-            Self::File { file, .. } | Self::Pipe { file, .. } => loop {
+            Self::File { file, path, .. } | Self::Pipe { file, path, .. } => loop {
                 match file.read(piece) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    read => return read,
+                    read => return read.map_err(|error| named(path, &error)),
                 }
             },
         }
@@ -130,14 +135,14 @@ impl DataSource {
     /// Gives the flow what it has room for.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When it cannot be read; the error names it.
     pub fn fill(&mut self, flow: &mut UdpFlow) -> io::Result<SourceState> {
         loop {
             let room = flow.room().min(PIECE);
             if room == 0 {
                 return Ok(SourceState::Yes);
             }
-            let (read, buffer) = match self {
+            let (read, path, buffer) = match self {
                 Self::None => return Ok(SourceState::Later),
                 Self::Made { left, pattern, at } => {
                     flow.write(made(left, pattern, at, room));
@@ -146,15 +151,15 @@ impl DataSource {
                     }
                     continue;
                 }
-                Self::File { file, buffer } => (file.read(&mut buffer[..room]), buffer),
+                Self::File { file, path, buffer } => (file.read(&mut buffer[..room]), path, buffer),
                 Self::Pipe { ready: false, .. } => {
                     flow.flush();
                     return Ok(SourceState::Later);
                 }
-                Self::Pipe { file, ready, buffer } => {
+                Self::Pipe { file, path, ready, buffer } => {
                     // One call does not block, and the next might.
                     *ready = false;
-                    (file.read(&mut buffer[..room]), buffer)
+                    (file.read(&mut buffer[..room]), path, buffer)
                 }
             };
             match read {
@@ -164,10 +169,14 @@ impl DataSource {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(named(path, &error)),
             }
         }
     }
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// The next bytes of a pattern that is repeated, `most` at most.
