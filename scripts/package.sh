@@ -75,8 +75,16 @@ crates() {
     cargo rustc --quiet --package cellpace-preload --lib --crate-type cdylib
     CELLPACE_PRELOAD=$CARGO_TARGET_DIR/debug/libcellpace_preload.so
     published=$CARGO_TARGET_DIR/published
+    rm -rf "$published"
+    mkdir -p "$published/home/registry"
+    # Cargo unpacks crates into its home by their version alone: those of another day would be taken for these.
+    for kept in registry/index registry/cache config.toml; do
+        kept_there=${CARGO_HOME:-$HOME/.cargo}/$kept
+        [ ! -e "$kept_there" ] || ln -s "$kept_there" "$published/home/$kept"
+    done
     (
-        export CELLPACE_PRELOAD CARGO_TARGET_DIR="$published" CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
+        export CARGO_HOME="$published/home" CELLPACE_PRELOAD CARGO_TARGET_DIR="$published"
+        export CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
         cargo publish --workspace --dry-run --allow-dirty --quiet
         say "a controller in a crate of its own, with the packed crates"
         stranger
