@@ -11,6 +11,7 @@ Needs root. What is compared, each alone on the link, with the same link for all
   above     cellpace run --cc CC, above TCP with cubic
   verus     cellpace send --cc verus:r=2, over UDP: the teacher of MDI's table
   simulated cellpace compare --cc CC, in virtual time
+  acks      the same with a receiver that delays acks as TCP's do
 
 Every run has a seed, which is the walk's and the generated link's, and tells over which part of a
 recorded trace it is: what is compared has had the same links.
@@ -79,9 +80,9 @@ def above(seed):
     return lambda options, seconds: link(options, server, DOWNLOAD, seconds)
 
 
-def simulated(_seed):
+def simulated(_seed, more=""):
     def measured(options, seconds):
-        options = options.split()
+        options = f"{options} {more}".split()
         run = [ARGS.cellpace, "compare", *options, "--cc", ARGS.cc, "--rtt", "40ms", "--skip", "3s",
                "--queue", "droptail:2MB", "--duration", f"{seconds}s", "--json", "-"]
         return figures(json.loads(subprocess.run(run, capture_output=True, check=True).stdout))
@@ -94,6 +95,7 @@ WAYS = {
     "above": above,
     "verus": lambda seed: native("verus:r=2", seed),
     "simulated": simulated,
+    "acks": lambda seed: simulated(seed, "--acks delayed:40ms"),
 }
 
 

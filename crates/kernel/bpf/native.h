@@ -45,17 +45,31 @@ static __always_inline u32 native_window(const struct tcp_sock *tp, u64 packets)
 	return max_u32(window, NATIVE_LEAST);
 }
 
-static __always_inline void native_begin(struct sock *sk)
+/* On a path whose RTT is shorter, in us, a burst waits no longer than what counts as no queue. */
+#define NATIVE_UNPACED 1000
+
+static __always_inline bool native_is_paced(const struct sock *sk, u64 base_us)
 {
-	if (sk->sk_pacing_status == SK_PACING_NONE)
-		sk->sk_pacing_status = SK_PACING_NEEDED;
+	/* The program itself asked for a rate by SO_MAX_PACING_RATE. */
+	return base_us >= NATIVE_UNPACED || sk->sk_max_pacing_rate != ~0UL;
 }
 
-/* Never above what the program itself asked for by SO_MAX_PACING_RATE. 0: not paced. */
-static __always_inline void native_pace(struct sock *sk, u64 rate)
+/*
+ * `rate` in bytes per second; 0: not known yet. TCP sizes its segments by the pacing rate, also where
+ * nothing is paced: then by that of the kernel's own congestion controls, two windows in an RTT.
+ */
+static __always_inline void native_pace(struct sock *sk, u64 rate, u64 base_us)
 {
-	u64 most = sk->sk_max_pacing_rate;
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u64 most = sk->sk_max_pacing_rate, srtt_us = tp->srtt_us >> 3;
+	bool paced = native_is_paced(sk, base_us);
 
+	if (paced && sk->sk_pacing_status == SK_PACING_NONE)
+		sk->sk_pacing_status = SK_PACING_NEEDED;
+	if (!paced && sk->sk_pacing_status == SK_PACING_NEEDED)
+		sk->sk_pacing_status = SK_PACING_NONE;
+	if (!paced)
+		rate = srtt_us ? 2000000ULL * tp->snd_cwnd * tp->mss_cache / srtt_us : 0;
 	sk->sk_pacing_rate = rate && rate < most ? rate : most;
 }
 

@@ -85,7 +85,7 @@ static __always_inline void apply(struct sock *sk, const struct pace *pace,
 
 	tp->snd_cwnd = native_window(tp, pace->window / PACE_ONE);
 	/* The rate in packets: sizes of the law are in packets here. */
-	native_pace(sk, pace_pacing_rate(pace, set) * tp->mss_cache);
+	native_pace(sk, pace_pacing_rate(pace, set) * tp->mss_cache, pace->base.base);
 }
 
 static __always_inline void take_ack(struct flow *flow, const struct pace_settings *set,
@@ -158,7 +158,6 @@ void BPF_PROG(pace_init, struct sock *sk)
 		return;
 	pace_begin(&flow->pace, set, now_ns(tp));
 	flow->newest = 0;
-	native_begin(sk);
 	/* A connection that runs already keeps its window: slow start goes on from there. */
 	if (tp->delivered > 1)
 		flow->pace.window = pace_max(flow->pace.window, (u64)tp->snd_cwnd << 16);

@@ -33,8 +33,8 @@ DEBIAN = [
     "procps", "gcc", "libc6-dev", "libelf1", "zlib1g", "nginx-light",
 ]
 PROGRAMS = {
-    "cellpace-kernel": ["driver", "attach", "mdi", "prompt", "descriptors", "pins"],
-    "cellpace": ["kernel", "kernel_pins", "attach", "kernel_mdi", "run", "link"],
+    "cellpace-kernel": ["driver", "attach", "mdi", "native", "prompt", "descriptors", "pins"],
+    "cellpace": ["kernel", "kernel_native", "kernel_pins", "attach", "kernel_mdi", "run", "link"],
 }
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 MINUTE = 60
@@ -76,6 +76,7 @@ def accelerator():
 def build():
     """Suites: a name, the folder to run in, the test program, and its tests; and the program itself."""
     found, program = [], None
+    run("cargo", "build", "--quiet", "--package", "cellpace-preload", cwd=REPOSITORY)
     for package, modules in PROGRAMS.items():
         feature = "cellpace/kernel" if package == "cellpace" else "cellpace-kernel/install"
         targets = ["--test=it", *(["--lib"] if package == "cellpace-kernel" else [])]

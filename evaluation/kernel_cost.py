@@ -1,0 +1,231 @@
+"""What congestion controls of the kernel cost a server: nginx under cubic, bbr and Pace in the kernel.
+
+    python3 evaluation/kernel_cost.py path/to/cellpace [--seconds S] [--pairs N] [--connections N,...] [--record]
+
+Two network namespaces with 1500-byte packets between them; the controls take turns in each case, chosen by the
+sysctl of the server's namespace, and a figure is the ratio to cubic in the same turn: its geometric mean over all
+turns, with a 95 % confidence interval. Processor time is the busy time of the whole machine less the client's
+and, over `link`, less the emulator's. The machine must be idle.
+
+`--record` keeps the figures in evaluation/kernel_cost.json, of which a table of docs/validation/above-tcp.md is made.
+Needs root, nginx, wrk and curl."""
+import argparse
+import json
+import math
+import os
+import random
+import re
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from program import ROOT, table, write
+
+RECORDED = ROOT / "evaluation/kernel_cost.json"
+CONTROLS = ["cubic", "bbr", "cellpace_pace"]
+SIZES = {"1 kB": 1000, "100 kB": 100_000}
+FILE = 3_000_000
+CLIENTS = 50
+SERVER, PORT = "10.77.0.1", 8090
+TICKS = os.sysconf("SC_CLK_TCK")
+NGINX = """user root; daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
+worker_rlimit_nofile {files};
+events {{ worker_connections {places}; }}
+http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000;
+  client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
+  uwsgi_temp_path {folder}; scgi_temp_path {folder};
+  server {{ listen 0.0.0.0:{port} backlog=16384; root {folder}; }} }}
+"""
+FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+# Two-sided 95 % of Student's distribution by degrees of freedom.
+STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26, 14: 2.14, 19: 2.09}
+
+
+def busy():
+    """Processor seconds of the whole machine up to now, without those that were idle or waited."""
+    words = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return (sum(words) - words[3] - words[4]) / TICKS
+
+
+def choose(control):
+    Path("/proc/sys/net/ipv4/tcp_congestion_control").write_text(control)
+
+
+def run(command):
+    """Standard output, and the processor seconds of a command and all that it waited for."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    text = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        sys.exit(f"{' '.join(command)}: status {status}")
+    return text, usage.ru_utime + usage.ru_stime
+
+
+def requests(size, connections, new, seconds):
+    """Requests a second, and microseconds of processor time per request."""
+    command = ["ip", "netns", "exec", CLIENT, "wrk", "-t1", f"-c{connections}", f"-d{seconds}s"]
+    command += ["-H", "Connection: close"] if new else []
+    before = busy()
+    text, client = run(command + [f"http://{SERVER}:{PORT}/{size}"])
+    spent = busy() - before - client
+    count = int(re.search(r"(\d+) requests in", text).group(1))
+    return float(re.search(r"Requests/sec:\s+([\d.]+)", text).group(1)), 1e6 * spent / count
+
+
+def download(cellpace):
+    """Megabits a second over the emulated link, and processor seconds per gigabyte."""
+    fetch = f"curl -s -o /dev/null http://$CELLPACE_HOST:{PORT}/file"
+    script = f"for i in $(seq {CLIENTS}); do {fetch} & done; wait"
+    before, began = busy(), time.monotonic()
+    _, others = run([cellpace, "link", "--quiet", "--trace", "constant:100mbit", "--rtt", "40ms", "--", "bash", "-c", script])
+    spent, took = busy() - before - others, time.monotonic() - began
+    return CLIENTS * FILE * 8 / took / 1e6, spent / (CLIENTS * FILE / 1e9)
+
+
+def bulk():
+    """Gigabits a second of one connection between the namespaces, and processor seconds per gigabyte."""
+    before = busy()
+    text, client = run(["ip", "netns", "exec", CLIENT, "curl", "-s", "-o", "/dev/null", "-w", "%{speed_download}",
+                        f"http://{SERVER}:{PORT}/big"])
+    return float(text) * 8 / 1e9, (busy() - before - client) / (BIG / 1e9)
+
+
+BIG = 8_000_000_000
+
+
+def ratio(values, bases):
+    """Geometric mean of the ratios of pairs, with a 95 % confidence interval."""
+    logs = [math.log(value / base) for value, base in zip(values, bases)]
+    mean = statistics.mean(logs)
+    if len(logs) < 2:
+        return [math.exp(mean)] * 3
+    half = STUDENT.get(len(logs) - 1, 2.0) * statistics.stdev(logs) / math.sqrt(len(logs))
+    return [math.exp(at) for at in (mean, mean - half, mean + half)]
+
+
+def cases(options):
+    for size in SIZES:
+        for new in (False, True):
+            for connections in options.connections:
+                name = f"{size}, {connections} {'new each' if new else 'kept'}"
+                file = size.replace(" ", "")
+                yield name, lambda file=file, connections=connections, new=new: requests(
+                    file, connections, new, options.seconds)
+    yield f"link, {CLIENTS} x 3 MB, 100 Mbit/s, 40 ms", lambda: download(options.cellpace)
+    yield "one connection, 8 GB", bulk
+
+
+def measure(options):
+    found = []
+    for case, figure in cases(options):
+        turns = []
+        for _ in range(options.pairs):
+            order = CONTROLS.copy()
+            random.shuffle(order)
+            turn = {}
+            for control in order:
+                choose(control)
+                turn[control] = figure()
+            turns.append(turn)
+        for control in CONTROLS:
+            rate, cost = zip(*(turn[control] for turn in turns))
+            base_rate, base_cost = zip(*(turn[CONTROLS[0]] for turn in turns))
+            row = [case, control, statistics.median(rate), statistics.median(cost),
+                   ratio(rate, base_rate), ratio(cost, base_cost), options.pairs]
+            found.append(row)
+            print(" | ".join(texts(row)), flush=True)
+    return found
+
+
+def texts(row):
+    case, control, rate, cost, rates, costs, _ = row
+    between = lambda ends: "{:.3f} ({:.3f}–{:.3f})".format(*ends)
+    return [case, control, f"{rate:.4g}", f"{cost:.3g}", between(rates), between(costs)]
+
+
+HEADER = ["case", "control", "per second", "processor time", "rate, of cubic", "processor time, of cubic"]
+
+
+def tables():
+    if not RECORDED.exists():
+        return {}
+    rows = [row for row in json.loads(RECORDED.read_text()) if row[1] != CONTROLS[0]]
+    return {"kernel-cost": table(HEADER, [texts(row) for row in rows])}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("cellpace", type=lambda path: str(Path(path).resolve()))
+    parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--connections", type=lambda text: [int(word) for word in text.split(",")], default=[1, 100, 4900])
+    parser.add_argument("--record", action="store_true")
+    options = parser.parse_args()
+    missing = [program for program in ("nginx", "wrk", "curl", "ip") if not shutil.which(program)]
+    if os.geteuid() != 0 or missing:
+        sys.exit(f"skipped: needs root and {', '.join(missing) or 'nothing else'}")
+    if os.environ.get("CELLPACE_COST") != "inside":
+        sys.exit(outside())
+    inside(options)
+
+
+def outside():
+    """Measures in a namespace of its own, whose default may be any control meanwhile."""
+    allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+    before = allowed.read_text()
+    allowed.write_text(" ".join([*before.split(), *CONTROLS[:2]]))
+    try:
+        return subprocess.run(["unshare", "--net", sys.executable, *sys.argv], check=False,
+                              env={**os.environ, "CELLPACE_COST": "inside"}).returncode
+    finally:
+        allowed.write_text(before)
+
+
+def inside(options):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES))
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    ip = lambda words: subprocess.run(["ip", *words.split()], check=True)
+    installed = subprocess.run([options.cellpace, "kernel", "install", "--cc", "pace", "--everyone"], **quiet)
+    if installed.returncode:
+        sys.exit("skipped: this kernel takes no controller (cellpace kernel install --cc pace says why)")
+    server = None
+    ip(f"netns add {CLIENT}")
+    try:
+        ip("link set lo up")
+        ip(f"link add cost0 type veth peer name cost1 netns {CLIENT}")
+        ip(f"addr add {SERVER}/24 dev cost0")
+        ip("link set cost0 up")
+        ip(f"-n {CLIENT} addr add 10.77.0.2/24 dev cost1")
+        ip(f"-n {CLIENT} link set cost1 up")
+        subprocess.run(["ip", "netns", "exec", CLIENT, "sysctl", "-qw", "net.ipv4.ip_local_port_range=1024 65000",
+                        "net.ipv4.tcp_tw_reuse=1"], check=True)
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            folder.chmod(0o755)
+            for file, size in [(size.replace(" ", ""), count) for size, count in SIZES.items()] + [("file", FILE), ("big", BIG)]:
+                with open(folder / file, "wb") as sparse:
+                    sparse.truncate(size)
+            (folder / "nginx.conf").write_text(NGINX.format(folder=folder, files=FILES, places=FILES - 100, port=PORT))
+            server = subprocess.Popen(["nginx", "-c", str(folder / "nginx.conf")], **quiet)
+            time.sleep(1)
+            found = measure(options)
+            server.terminate()
+            server.wait(10)
+    finally:
+        if server and server.poll() is None:
+            server.kill()
+        subprocess.run(["ip", "netns", "del", CLIENT], check=False)
+        subprocess.run([options.cellpace, "kernel", "remove", "--cc", "pace", "--now"], **quiet, check=False)
+    if options.record:
+        write(RECORDED, json.dumps(found, indent=1) + "\n")
+
+
+CLIENT = f"cost-{os.getpid()}"
+
+if __name__ == "__main__":
+    main()
