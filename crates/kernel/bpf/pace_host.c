@@ -1,17 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0 */
 /*
- * pace.h on the host: goes through events from standard input, a line each, and prints the state after
- * each. Shows that the law of the kernel is that of crates/cc/src/pace, also where BPF is not permitted.
- *
- *   n START MSS EXTRA INITIAL MIN MEMORY EMPTY LEARNING SEARCH   another flow begins
- *   s NOW IDLE                                    a packet leaves; whether none was in flight
- *   a NOW BYTES NEWEST HAS SENT_AT RTT STAMP APP  an acknowledgment
- *   l NOW BYTES NEWEST NEXT RTT                   losses
- *   m NOW PACKETS NEWEST NEXT RTT                 marks
- *   t NOW    a timeout
- *   u NOW    it was none
- *   x BYTES  a lost packet has arrived after all
- *   p NOW    another path
+ * pace.h on the host: shows that the law of the kernel is that of crates/cc/src/pace, also where BPF is not
+ * permitted. host.h says what it reads.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,27 +46,14 @@ static void take(const char *kind, const u64 *is)
 	}
 }
 
-int main(void)
+static void show(void)
 {
-	char line[512], kind[2];
-	unsigned long long v[9];
-
-	while (fgets(line, sizeof(line), stdin)) {
-		u64 values[9] = { 0 };
-		int count = sscanf(line, " %1s %llu %llu %llu %llu %llu %llu %llu %llu %llu", kind, &v[0],
-				   &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7], &v[8]);
-
-		if (count < 2)
-			return 2;
-		for (int i = 0; i + 1 < count; i++)
-			values[i] = v[i];
-		take(kind, values);
-		printf("%llu %llu %llu %llu %llu %llu %u %u %llu\n", (unsigned long long)pace.window,
-		       (unsigned long long)pace.rate.rate,
-		       (unsigned long long)(pace.headroom.factor / PACE_ONE),
-		       (unsigned long long)pace.base.base, (unsigned long long)pace_reach(&pace),
-		       (unsigned long long)pace.queue, pace.startup, pace.rival_window > 0,
-		       (unsigned long long)pace_pacing_rate(&pace, &set));
-	}
-	return 0;
+	printf("%llu %llu %llu %llu %llu %llu %u %u %llu\n", (unsigned long long)pace.window,
+	       (unsigned long long)pace.rate.rate,
+	       (unsigned long long)(pace.headroom.factor / PACE_ONE),
+	       (unsigned long long)pace.base.base, (unsigned long long)pace_reach(&pace),
+	       (unsigned long long)pace.queue, pace.startup, pace.rival_window > 0,
+	       (unsigned long long)pace_pacing_rate(&pace, &set));
 }
+
+#include "host.h"

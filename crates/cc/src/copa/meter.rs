@@ -4,7 +4,6 @@ use crate::{Span, Time};
 
 /// Counts acked and lost packets and reports when too many are lost.
 pub(super) struct LossMeter {
-    limit: f64,
     lost: u64,
     total: u64,
     since: Time,
@@ -16,8 +15,11 @@ impl LossMeter {
     /// Section 5: more packets than this make a ratio.
     const ENOUGH: u64 = 20;
 
-    pub(super) fn new(limit: f64, now: Time) -> Self {
-        Self { limit, lost: 0, total: 0, since: now, verdict: None }
+    /// Share of packets lost above which the window is cut, in tenths (genericCC).
+    const LIMIT: u64 = 3;
+
+    pub(super) fn new(now: Time) -> Self {
+        Self { lost: 0, total: 0, since: now, verdict: None }
     }
 
     /// Counts packets; true when the ratio of a whole interval is above the limit.
@@ -29,8 +31,8 @@ impl LossMeter {
             return false;
         }
         let counts = (self.lost, self.total);
-        *self = Self::new(self.limit, now);
-        self.verdict = Some(counts).filter(|counts| self.too_many(*counts));
+        *self = Self::new(now);
+        self.verdict = Some(counts).filter(|counts| Self::too_many(*counts));
         self.verdict.is_some()
     }
 
@@ -41,7 +43,7 @@ impl LossMeter {
             return false;
         };
         let counts = (lost.saturating_sub(1), total);
-        self.verdict = Some(counts).filter(|counts| self.too_many(*counts));
+        self.verdict = Some(counts).filter(|counts| Self::too_many(*counts));
         self.verdict.is_none()
     }
 
@@ -50,8 +52,8 @@ impl LossMeter {
         self.lost as f64 / self.total.max(1) as f64
     }
 
-    fn too_many(&self, (lost, total): (u64, u64)) -> bool {
-        lost as f64 / total as f64 > self.limit
+    fn too_many((lost, total): (u64, u64)) -> bool {
+        10 * lost > Self::LIMIT * total
     }
 }
 
@@ -62,7 +64,7 @@ mod tests {
     const RTT: Span = Span::from_millis(40);
 
     fn verdict(lost: u64, total: u64) -> bool {
-        let mut meter = LossMeter::new(0.3, Time::ZERO);
+        let mut meter = LossMeter::new(Time::ZERO);
         let acked = total - lost;
         assert!(!meter.record(Time::from_millis(40), RTT, lost, acked - 1), "one RTT is too early");
         meter.record(Time::from_millis(81), RTT, 0, 1)
@@ -77,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_verdict_falls_when_its_losses_arrive_late() {
-        let mut meter = LossMeter::new(0.3, Time::ZERO);
+        let mut meter = LossMeter::new(Time::ZERO);
         assert!(meter.record(Time::from_millis(81), RTT, 8, 14));
         assert!(!meter.acquit(), "7 of 22 are still too many");
         assert!(meter.acquit());

@@ -6,43 +6,47 @@
 //! losses are those the datapath declares; a timeout holds the window at its minimum until the
 //! path answers, because the original, which never retransmits, would stand still; the window
 //! does not grow on packets sent for lack of data, which do not probe it; RTTs below 1 ms count as 1 ms
-//! (`RTT_RESOLUTION`).
+//! (`RTT_RESOLUTION`). All state is whole numbers, so that a kernel takes the same steps
+//! (`crates/kernel/bpf/copa.h`).
 
 mod delays;
 mod meter;
 mod params;
+mod recent;
 mod velocity;
-
-use cellpace_base::Window;
 
 use self::delays::CopaDelays;
 use self::meter::LossMeter;
 pub(crate) use self::params::CopaParams;
-use self::params::{CopaMode, VelocityRule};
+use self::params::{CopaMode, CopaSettings, KEPT_ONE, PACKET, VelocityRule};
 use self::velocity::{Moment, Velocity, WindowDirection};
 use crate::rtt::RTT_RESOLUTION;
 use crate::{
-    Ack, AckedPacket, Controller, ControllerParams, Event, Events, Loss, Pacing, Permit, Phase,
-    Rate, SentPacket, Setup, Spurious, Stamp, Time, Timeout,
+    Ack, AckedPacket, Controller, ControllerParams, Event, Events, KernelSettings, Loss, Pacing,
+    Permit, Phase, Rate, SentPacket, Setup, Spurious, Stamp, Time, Timeout,
 };
 
 impl ControllerParams for CopaParams {
     fn build(&self, setup: Setup) -> Box<dyn Controller> {
         Box::new(Copa::new(self, &setup))
     }
+
+    fn kernel_settings(&self) -> Option<KernelSettings> {
+        let words = CopaSettings::new(self, 1).words(self);
+        Some(KernelSettings { controller: "copa", words })
+    }
 }
 
-/// The controller. Windows in packets, times in milliseconds.
+/// The controller. Windows in packets with 32 bits behind the point.
 pub(crate) struct Copa {
     params: CopaParams,
-    initial_window: f64,
-    min_window: f64,
-    mss: u64,
-    window: f64,
+    settings: CopaSettings,
+    window: u64,
     slow_start: bool,
-    delta: f64,
+    /// Packets to keep queued, 1/delta, with 16 bits behind the point.
+    kept: u64,
     competitive: bool,
-    /// When delta was last lowered, and last doubled because of loss.
+    /// When delta was last lowered, so that more is kept, and last doubled because of loss.
     lowered_at: Time,
     doubled_at: Option<Time>,
     delays: CopaDelays,
@@ -54,54 +58,51 @@ pub(crate) struct Copa {
     /// The path has been this one since then; RTTs of older packets are another path's.
     path_since: Time,
     before_timeout: Option<CopaUndo>,
-    before_cut: f64,
+    before_cut: u64,
     phase: Phase,
     events: Events,
 }
 
 /// What a spurious timeout gives back.
 struct CopaUndo {
-    window: f64,
+    window: u64,
     slow_start: bool,
 }
 
 impl Copa {
-    /// Packets. More than any path holds; keeps everything finite.
-    const MAX_WINDOW: f64 = (1 << 20) as f64;
-    /// Milliseconds of queueing that count as none (spec section 6).
-    const NO_QUEUE: f64 = 0.001;
-    /// Share of packets lost above which the window is cut, and what that leaves (genericCC).
-    const LOSS_RATIO: f64 = 0.3;
-    const LOSS_CUT: f64 = 0.7;
+    /// More packets than any path holds.
+    const MAX_WINDOW: u64 = PACKET << 20;
+    /// What heavy loss leaves of the window, in tenths (genericCC).
+    const LOSS_CUT: u64 = 7;
     /// Pacing rate in windows per standing RTT (Copa section 2).
-    const PACING: f64 = 2.0;
+    const PACING: u64 = 2;
+    /// A packet at most of the product of velocity and 1/delta, with 16 bits behind the point: keeps a step finite.
+    const MAX_PUSH: u64 = 1 << 31;
+    /// Packets of one ack move the window in at most so many steps.
+    const TURNS: u64 = 64;
 
     fn new(params: &CopaParams, setup: &Setup) -> Self {
-        let packets = |window: Window| window.bytes(setup.mss) as f64 / setup.mss.max(1) as f64;
-        let min_window = packets(params.min_window).clamp(1.0, Self::MAX_WINDOW);
-        let initial_window = packets(params.initial_window).clamp(min_window, Self::MAX_WINDOW);
+        let settings = CopaSettings::new(params, setup.mss);
         let mut events = Events::new();
         events.push(setup.start, Event::Phase(Phase::SlowStart));
         Self {
-            mss: setup.mss,
-            window: initial_window,
+            window: settings.initial_window,
             slow_start: true,
-            delta: params.delta,
+            kept: settings.kept,
             competitive: false,
             lowered_at: setup.start,
             doubled_at: None,
             delays: CopaDelays::new(params),
             velocity: new_velocity(params),
-            losses: LossMeter::new(Self::LOSS_RATIO, setup.start),
+            losses: LossMeter::new(setup.start),
             acked: 0,
             last_ack_at: setup.start,
             path_since: setup.start,
             before_timeout: None,
-            before_cut: initial_window,
+            before_cut: settings.initial_window,
             phase: Phase::SlowStart,
             events,
-            initial_window,
-            min_window,
+            settings,
             params: params.clone(),
         }
     }
@@ -125,7 +126,7 @@ impl Copa {
         }
         if self.delays.near_empty() {
             self.competitive = false;
-            self.delta = self.params.delta;
+            self.kept = self.settings.kept;
             return;
         }
         if !self.competitive {
@@ -135,56 +136,59 @@ impl Copa {
         }
         let rtt = self.delays.latest();
         if lost && self.doubled_at.is_none_or(|at| now >= at + rtt) {
-            self.delta *= 2.0;
+            self.kept /= 2;
             self.doubled_at = Some(now);
         }
         if !lost && now >= self.lowered_at + rtt {
-            self.delta = 1.0 / (1.0 / self.delta + 1.0);
+            self.kept += KEPT_ONE;
             self.lowered_at = now;
         }
-        self.delta =
-            self.delta.min(self.params.delta).max(self.params.delta * self.params.min_delta);
+        self.kept = self.kept.max(self.settings.kept).min(self.settings.most_kept);
     }
 
-    /// Section 6: the window at which the rate would be 1/(delta dq).
-    fn target(&self) -> f64 {
-        let queueing = self.delays.queueing();
-        if queueing < Self::NO_QUEUE {
-            return f64::INFINITY;
-        }
-        self.delays.standing() / (queueing * self.delta)
+    /// Section 6: the window at which the rate would be 1/(delta dq), with 16 bits behind the point. Less than a
+    /// microsecond of queueing is none.
+    fn target(&self) -> u64 {
+        let target = (self.delays.standing() * self.kept).checked_div(self.delays.queueing());
+        target.unwrap_or(u64::MAX)
     }
 
-    /// Section 6, for one acked packet.
-    fn update_window(&mut self, packet: &AckedPacket, ack: &Ack<'_>) {
+    /// Section 6, for the packets of an ack, of which one stands for all.
+    fn update_window(&mut self, packets: u64, newest: &AckedPacket, ack: &Ack<'_>) {
         let target = self.target();
-        if self.slow_start {
-            if !packet.app_limited {
-                self.window += 1.0;
+        let most = packets.div_ceil(Self::TURNS);
+        let mut left = packets;
+        while left > 0 {
+            let packets = left.min(most);
+            left -= packets;
+            if !self.slow_start {
+                self.steer(target, packets, newest, ack);
+            } else if !newest.app_limited {
+                self.window += packets * PACKET;
             }
-            self.slow_start = self.window < target;
-        } else {
-            self.steer(target, packet, ack);
+            self.slow_start &= self.window >> 16 < target;
+            self.window = self.window.clamp(self.settings.min_window, Self::MAX_WINDOW);
         }
-        self.window = self.window.clamp(self.min_window, Self::MAX_WINDOW);
     }
 
-    fn steer(&mut self, target: f64, packet: &AckedPacket, ack: &Ack<'_>) {
-        let direction =
-            if self.window < target { WindowDirection::Up } else { WindowDirection::Down };
+    fn steer(&mut self, target: u64, packets: u64, newest: &AckedPacket, ack: &Ack<'_>) {
+        let up = self.window >> 16 < target;
+        let direction = if up { WindowDirection::Up } else { WindowDirection::Down };
         let moment = Moment {
             now: ack.now,
             rtt: self.delays.latest(),
             window: self.window,
-            number: packet.number,
+            number: newest.number,
             next_number: ack.next_number,
         };
-        let velocity = self.velocity.step(&moment, direction, self.window * self.delta);
-        let step = velocity / (self.delta * self.window);
+        let velocity = self.velocity.step(&moment, direction, packets, self.kept);
+        // v / (delta W) for each packet
+        let push = (velocity * self.kept).min(Self::MAX_PUSH);
+        let step = packets * ((push << 32) / (self.window >> 16).max(1));
         match direction {
-            WindowDirection::Up if packet.app_limited => {}
+            WindowDirection::Up if newest.app_limited => {}
             WindowDirection::Up => self.window += step,
-            WindowDirection::Down => self.window -= step,
+            WindowDirection::Down => self.window = self.window.saturating_sub(step),
         }
     }
 
@@ -194,18 +198,18 @@ impl Copa {
             return;
         }
         self.before_cut = self.window;
-        self.window = (self.window * Self::LOSS_CUT).max(self.min_window);
+        self.window = (self.window / 10 * Self::LOSS_CUT).max(self.settings.min_window);
         self.events.push(now, self.reduced_from(self.before_cut));
     }
 
-    fn reduced_from(&self, window: f64) -> Event {
+    fn reduced_from(&self, window: u64) -> Event {
         Event::Reduced { from: self.bytes(window), to: self.bytes(self.window) }
     }
 
     /// Starts over after an outage or a long pause. The minimum RTT stays: the first RTTs after
     /// an outage are those of a full queue.
     fn restart(&mut self, now: Time) {
-        self.window = self.initial_window;
+        self.window = self.settings.initial_window;
         self.slow_start = true;
         self.delays.restart();
         self.forget_queue(now);
@@ -218,11 +222,11 @@ impl Copa {
 
     fn forget_queue(&mut self, now: Time) {
         self.competitive = false;
-        self.delta = self.params.delta;
+        self.kept = self.settings.kept;
         self.lowered_at = now;
         self.doubled_at = None;
         self.velocity.restart();
-        self.losses = LossMeter::new(Self::LOSS_RATIO, now);
+        self.losses = LossMeter::new(now);
     }
 
     fn silent(&self, now: Time) -> bool {
@@ -241,8 +245,8 @@ impl Copa {
         }
     }
 
-    fn bytes(&self, window: f64) -> u64 {
-        (window * self.mss as f64) as u64
+    fn bytes(&self, window: u64) -> u64 {
+        ((window >> 16) * self.settings.mss) >> 16
     }
 }
 
@@ -269,13 +273,11 @@ impl Controller for Copa {
         self.last_ack_at = ack.now;
         self.sample_rtt(ack);
         self.update_delta(ack.now, false);
-        for packet in ack.packets {
-            if self.acked >= self.params.probe {
-                self.update_window(packet, ack);
-            }
-            self.acked += 1;
-        }
-        self.count_losses(ack.now, 0, ack.packets.len() as u64);
+        let packets = ack.packets.len() as u64;
+        let unmoved = self.params.probe.saturating_sub(self.acked).min(packets);
+        self.update_window(packets - unmoved, ack.newest(), ack);
+        self.acked = self.acked.saturating_add(packets);
+        self.count_losses(ack.now, 0, packets);
         self.note_phase(ack.now);
     }
 
@@ -293,7 +295,7 @@ impl Controller for Copa {
         }
         let before = self.window;
         self.before_timeout.get_or_insert(CopaUndo { window: before, slow_start: self.slow_start });
-        self.window = self.min_window;
+        self.window = self.settings.min_window;
         self.slow_start = true;
         self.velocity.restart();
         if self.window < before {
@@ -337,13 +339,10 @@ impl Controller for Copa {
     /// Section 4: 2 W / RTTstanding; unpaced before the first RTT. Two packets may leave back to
     /// back: a late sender catches up by one interval at most (section 5).
     fn pacing(&self) -> Option<Pacing> {
-        let seconds = self.delays.standing() / 1e3;
-        if seconds <= 0.0 {
-            return None;
-        }
-        let bytes_per_sec = Self::PACING * self.window * self.mss as f64 / seconds;
-        let rate = Rate::from_bytes_per_sec(bytes_per_sec);
-        Some(Pacing { rate, burst: self.mss.saturating_mul(2) })
+        let windows = Self::PACING * self.bytes(self.window) * 1_000_000;
+        let bytes_per_sec = windows.checked_div(self.delays.standing())?;
+        let burst = self.settings.mss.saturating_mul(2);
+        Some(Pacing { rate: Rate::from_bytes_per_sec(bytes_per_sec as f64), burst })
     }
 
     fn poll_event(&mut self) -> Option<(Time, Event)> {
@@ -351,16 +350,18 @@ impl Controller for Copa {
     }
 
     fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
-        show("cwnd_pkts", self.window);
-        show("target_pkts", self.target().min(Self::MAX_WINDOW));
-        show("delta", self.delta);
-        show("velocity", self.velocity.value());
+        let packets = |window: u64| window as f64 / PACKET as f64;
+        let millis = |micros: u64| micros as f64 / 1e3;
+        show("cwnd_pkts", packets(self.window));
+        show("target_pkts", (self.target().min(Self::MAX_WINDOW >> 16)) as f64 / KEPT_ONE as f64);
+        show("delta", KEPT_ONE as f64 / self.kept as f64);
+        show("velocity", self.velocity.value() as f64);
         show("slow_start", f64::from(u8::from(self.slow_start)));
         show("competitive", f64::from(u8::from(self.competitive)));
-        show("srtt_ms", self.delays.srtt().unwrap_or(0.0));
-        show("base_rtt_ms", self.delays.minimum());
-        show("standing_rtt_ms", self.delays.standing());
-        show("queueing_ms", self.delays.queueing());
+        show("srtt_ms", millis(self.delays.srtt()));
+        show("base_rtt_ms", millis(self.delays.minimum()));
+        show("standing_rtt_ms", millis(self.delays.standing()));
+        show("queueing_ms", millis(self.delays.queueing()));
         show("loss_ratio", self.losses.ratio());
     }
 }

@@ -64,3 +64,57 @@ words! {
         Strict = "strict",
     }
 }
+
+/// One packet of a window.
+pub(super) const PACKET: u64 = 1 << 32;
+/// One packet of those to keep queued.
+pub(super) const KEPT_ONE: u64 = 1 << 16;
+
+/// The parameters in the units of the law.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CopaSettings {
+    pub(super) mss: u64,
+    /// Packets to keep queued, 1/delta, and at most among flows that fill the buffer.
+    pub(super) kept: u64,
+    pub(super) most_kept: u64,
+    pub(super) initial_window: u64,
+    pub(super) min_window: u64,
+}
+
+impl CopaSettings {
+    /// More packets to keep queued than any buffer has.
+    const MOST_KEPT: u64 = KEPT_ONE << 20;
+
+    pub(super) fn new(params: &CopaParams, mss: u64) -> Self {
+        let mss = mss.max(1);
+        let packets = |window: Window| {
+            let bytes = window.bytes(mss).min(mss << 20);
+            bytes / mss * PACKET + bytes % mss * PACKET / mss
+        };
+        let kept =
+            |delta: f64| (KEPT_ONE as f64 / delta).round().min(Self::MOST_KEPT as f64) as u64;
+        let min_window = packets(params.min_window).clamp(PACKET, PACKET << 20);
+        Self {
+            mss,
+            kept: kept(params.delta),
+            most_kept: kept(params.delta * params.min_delta),
+            initial_window: packets(params.initial_window).clamp(min_window, PACKET << 20),
+            min_window,
+        }
+    }
+
+    /// `struct copa_settings` of the program in the kernel.
+    pub(super) fn words(&self, params: &CopaParams) -> Vec<u64> {
+        let Self { mss, kept, most_kept, initial_window, min_window } = *self;
+        let switches = [
+            params.mode == CopaMode::Auto,
+            params.velocity == VelocityRule::CodeVelocity,
+            params.velocity_cap,
+            params.near_empty == NearEmpty::Strict,
+        ];
+        let mut words = vec![mss, kept, most_kept, initial_window, min_window];
+        words.extend(switches.map(u64::from));
+        words.extend([params.probe, params.idle.as_nanos()]);
+        words
+    }
+}

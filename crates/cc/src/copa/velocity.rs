@@ -4,7 +4,7 @@ use crate::{Span, Time};
 
 /// The velocity `v`, at least 1.
 pub(super) struct Velocity {
-    value: f64,
+    value: u64,
     capped: bool,
     rule: Rule,
 }
@@ -18,7 +18,7 @@ enum Rule {
 struct PaperVelocity {
     direction: Option<WindowDirection>,
     same: u64,
-    window_start: f64,
+    window_start: u64,
     /// The ack of this packet or a later one ends the current window.
     window_end: Option<u64>,
 }
@@ -41,7 +41,8 @@ pub(super) enum WindowDirection {
 pub(super) struct Moment {
     pub(super) now: Time,
     pub(super) rtt: Span,
-    pub(super) window: f64,
+    /// In 2^-32 packets.
+    pub(super) window: u64,
     /// The acked packet.
     pub(super) number: u64,
     /// The next packet to be sent.
@@ -50,25 +51,25 @@ pub(super) struct Moment {
 
 impl Velocity {
     /// Far above anything of use; keeps the uncapped rule finite.
-    const MAX: f64 = 1e6;
+    const MAX: u64 = 1 << 20;
 
     /// Windows of net movement in one direction before the paper's rule doubles.
     const WINDOWS: u64 = 3;
 
     pub(super) fn paper(capped: bool) -> Self {
-        let paper = PaperVelocity { direction: None, same: 0, window_start: 0.0, window_end: None };
-        Self { value: 1.0, capped, rule: Rule::PaperVelocity(paper) }
+        let paper = PaperVelocity { direction: None, same: 0, window_start: 0, window_end: None };
+        Self { value: 1, capped, rule: Rule::PaperVelocity(paper) }
     }
 
     pub(super) fn code(capped: bool) -> Self {
         // The net counter starts at 1, so the first check, which comes at once, doubles.
         let code = CodeVelocity { direction: WindowDirection::Up, net: 1, checked_at: None };
-        Self { value: 1.0, capped, rule: Rule::CodeVelocity(code) }
+        Self { value: 1, capped, rule: Rule::CodeVelocity(code) }
     }
 
     /// Mid-flight: `value` in `direction`.
     #[cfg(test)]
-    pub(super) fn at(value: f64, direction: WindowDirection) -> Self {
+    pub(super) fn at(value: u64, direction: WindowDirection) -> Self {
         let mut velocity = Self::paper(true);
         velocity.value = value;
         if let Rule::PaperVelocity(paper) = &mut velocity.rule {
@@ -84,32 +85,39 @@ impl Velocity {
         };
     }
 
-    pub(super) fn value(&self) -> f64 {
+    pub(super) fn value(&self) -> u64 {
         self.value
     }
 
-    /// The velocity for a step in `direction`, with `cap` = W delta.
-    pub(super) fn step(&mut self, moment: &Moment, direction: WindowDirection, cap: f64) -> f64 {
+    /// The velocity for a step of `packets` in `direction`, with `kept` = 1/delta in 2^-16 packets.
+    pub(super) fn step(
+        &mut self,
+        moment: &Moment,
+        direction: WindowDirection,
+        packets: u64,
+        kept: u64,
+    ) -> u64 {
         self.value = match &mut self.rule {
             Rule::PaperVelocity(paper) => paper.step(self.value, moment, direction),
-            Rule::CodeVelocity(code) => code.step(self.value, moment, direction),
+            Rule::CodeVelocity(code) => code.step(self.value, moment, direction, packets),
         };
-        if self.capped && self.value > cap {
-            self.value /= 2.0; // section 6: once per ack
+        // Section 6: above W delta it is halved, once per ack.
+        if self.capped && self.value * kept > moment.window >> 16 {
+            self.value /= 2;
         }
-        self.value = self.value.clamp(1.0, Self::MAX);
+        self.value = self.value.clamp(1, Self::MAX);
         self.value
     }
 }
 
 impl PaperVelocity {
-    fn step(&mut self, velocity: f64, moment: &Moment, direction: WindowDirection) -> f64 {
+    fn step(&mut self, velocity: u64, moment: &Moment, direction: WindowDirection) -> u64 {
         let velocity = self.check(velocity, moment);
         // Section 6: the target crossed over; do not wait for the window to end.
-        if self.direction.is_some_and(|known| known != direction) { 1.0 } else { velocity }
+        if self.direction.is_some_and(|known| known != direction) { 1 } else { velocity }
     }
 
-    fn check(&mut self, velocity: f64, moment: &Moment) -> f64 {
+    fn check(&mut self, velocity: u64, moment: &Moment) -> u64 {
         let Some(end) = self.window_end else {
             self.open_window(moment);
             return velocity;
@@ -126,10 +134,10 @@ impl PaperVelocity {
         if self.direction != Some(moved) {
             self.direction = Some(moved);
             self.same = 0;
-            return 1.0;
+            return 1;
         }
         self.same += 1;
-        if self.same >= Velocity::WINDOWS { velocity * 2.0 } else { velocity }
+        if self.same >= Velocity::WINDOWS { velocity * 2 } else { velocity }
     }
 
     fn open_window(&mut self, moment: &Moment) {
@@ -139,13 +147,19 @@ impl PaperVelocity {
 }
 
 impl CodeVelocity {
-    fn step(&mut self, velocity: f64, moment: &Moment, direction: WindowDirection) -> f64 {
+    fn step(
+        &mut self,
+        velocity: u64,
+        moment: &Moment,
+        direction: WindowDirection,
+        packets: u64,
+    ) -> u64 {
         let velocity = self.check(velocity, moment);
-        self.net += direction.sign();
+        self.net += direction.sign() * packets.cast_signed();
         velocity
     }
 
-    fn check(&mut self, velocity: f64, moment: &Moment) -> f64 {
+    fn check(&mut self, velocity: u64, moment: &Moment) -> u64 {
         if self.checked_at.is_some_and(|at| moment.now <= at + moment.rtt) {
             return velocity;
         }
@@ -153,10 +167,10 @@ impl CodeVelocity {
         let kept = self.direction.sign() * self.net > 0;
         self.net = 0;
         if kept {
-            return 2.0 * velocity.floor();
+            return 2 * velocity;
         }
         self.direction = self.direction.reverse();
-        1.0
+        1
     }
 }
 
@@ -181,12 +195,14 @@ mod tests {
     use super::*;
 
     const RTT: u64 = 40;
-    const NO_CAP: f64 = 1e9;
+    /// So few packets kept that no window is a cap.
+    const NO_CAP: u64 = 0;
+    const PACKET: u64 = 1 << 32;
 
     /// Runs whole windows of 10 packets whose window moves as in `moves`; returns the velocity at the
     /// end of each.
-    fn run(velocity: &mut Velocity, first: u64, moves: &[WindowDirection]) -> Vec<f64> {
-        let mut window = 100.0;
+    fn run(velocity: &mut Velocity, first: u64, moves: &[WindowDirection]) -> Vec<u64> {
+        let mut window = 100 * PACKET;
         let mut seen = Vec::new();
         for (index, direction) in moves.iter().enumerate() {
             for packet in 0..10 {
@@ -199,8 +215,8 @@ mod tests {
                     number,
                     next_number: number + 10,
                 };
-                velocity.step(&moment, *direction, NO_CAP);
-                window += direction.sign() as f64;
+                velocity.step(&moment, *direction, 1, NO_CAP);
+                window = window.saturating_add_signed(direction.sign() * PACKET as i64);
             }
             seen.push(velocity.value());
         }
@@ -213,18 +229,18 @@ mod tests {
         let mut velocity = Velocity::paper(true);
         // The first window only opens; its end is the first check.
         let seen = run(&mut velocity, 0, &[Up; 7]);
-        assert_eq!(seen[1..], [1.0, 1.0, 1.0, 2.0, 4.0, 8.0]);
+        assert_eq!(seen[1..], [1, 1, 1, 2, 4, 8]);
         let seen = run(&mut velocity, 7, &[Down]);
-        assert_eq!(seen, [1.0]);
+        assert_eq!(seen, [1]);
     }
 
     #[test]
     fn copa_t11_velocity_of_the_code() {
         use WindowDirection::{Down, Up};
         let mut velocity = Velocity::code(true);
-        assert_eq!(run(&mut velocity, 0, &[Up; 4]), [2.0, 4.0, 8.0, 16.0]);
+        assert_eq!(run(&mut velocity, 0, &[Up; 4]), [2, 4, 8, 16]);
         // A window down is seen at the next check.
-        assert_eq!(run(&mut velocity, 4, &[Down, Down, Down]), [32.0, 1.0, 2.0]);
+        assert_eq!(run(&mut velocity, 4, &[Down, Down, Down]), [32, 1, 2]);
     }
 
     #[test]
@@ -234,11 +250,11 @@ mod tests {
         let moment = Moment {
             now: Time::from_secs(1),
             rtt: Span::from_millis(RTT),
-            window: 200.0,
+            window: 200 * PACKET,
             number: 70,
             next_number: 80,
         };
-        assert_eq!(velocity.step(&moment, WindowDirection::Down, NO_CAP), 1.0);
+        assert_eq!(velocity.step(&moment, WindowDirection::Down, 1, NO_CAP), 1);
     }
 
     #[test]

@@ -6,10 +6,10 @@
 mod attach;
 mod descriptors;
 mod driver;
+mod laws;
 mod mdi;
 #[path = "../../../cli/tests/it/program/measured.rs"]
 mod measured;
 mod native;
-mod pace;
 mod pins;
 mod prompt;

@@ -1,4 +1,4 @@
-//! The law of Pace in C (`bpf/pace.h`) is in the state of the law in Rust after every event.
+//! The laws in C (`bpf/pace.h`, `bpf/copa.h`) are in the state of those in Rust after every event.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use cellpace_path::schedule::TraceFiles;
 use cellpace_sim::{Scenario, run};
 use serde_json::Value;
 
-/// Events as `pace_host.c` reads them, and the state of the law in Rust after each.
+/// Events as `bpf/host.h` reads them, and the state of the law in Rust after each.
 #[derive(Default)]
 struct Record {
     events: String,
@@ -31,9 +31,10 @@ impl Record {
     }
 }
 
-/// Pace in Rust, whose events are written down.
+/// A law in Rust, whose events are written down.
 struct Witness<'a> {
-    pace: Box<dyn Controller>,
+    law: Box<dyn Controller>,
+    state: fn(&dyn Controller, u64) -> String,
     mss: u64,
     path_since: Time,
     record: &'a Mutex<Record>,
@@ -45,19 +46,20 @@ impl<'a> Witness<'a> {
         let Setup { mss, start, .. } = setup;
         let words = spec.kernel_settings().unwrap().words;
         let settings: Vec<String> = words[1..].iter().map(u64::to_string).collect();
-        let witness = Self { pace: spec.build(setup), mss, path_since: start, record };
+        let state = if spec.name() == "copa" { copa_state } else { pace_state };
+        let witness = Self { law: spec.build(setup), state, mss, path_since: start, record };
         witness.write(format_args!("n {} {mss} {}", start.as_nanos(), settings.join(" ")));
         witness
     }
 
     fn write(&self, event: std::fmt::Arguments<'_>) {
-        let state = state(self.pace.as_ref(), self.mss);
+        let state = (self.state)(self.law.as_ref(), self.mss);
         self.record.lock().unwrap().take(event, state);
     }
 }
 
-/// As `pace_host.c` prints it, but for the pacing rate.
-fn state(pace: &dyn Controller, mss: u64) -> String {
+/// As `pace_host.c` prints it.
+fn pace_state(pace: &dyn Controller, mss: u64) -> String {
     let mut values = [0.0; 8];
     pace.inspect(&mut |name, value| match name {
         "cwnd_pkts" => values[0] = value * 65_536.0,
@@ -75,9 +77,28 @@ fn state(pace: &dyn Controller, mss: u64) -> String {
     format!("{} {pacing:.0}", values.join(" "))
 }
 
+/// As `copa_host.c` prints it.
+fn copa_state(copa: &dyn Controller, _: u64) -> String {
+    let mut values = [0.0; 8];
+    copa.inspect(&mut |name, value| match name {
+        "cwnd_pkts" => values[0] = value * 4_294_967_296.0,
+        "delta" => values[1] = 65_536.0 / value,
+        "velocity" => values[2] = value,
+        "slow_start" => values[3] = value,
+        "competitive" => values[4] = value,
+        "srtt_ms" => values[5] = value * 1e3,
+        "base_rtt_ms" => values[6] = value * 1e3,
+        "standing_rtt_ms" => values[7] = value * 1e3,
+        _ => {}
+    });
+    let values: Vec<String> = values.iter().map(|value| format!("{:.0}", value.round())).collect();
+    let pacing = copa.pacing().map_or(0.0, |pacing| pacing.rate.as_bytes_per_sec());
+    format!("{} {pacing:.0}", values.join(" "))
+}
+
 impl Controller for Witness<'_> {
     fn on_sent(&mut self, packet: &SentPacket) -> Stamp {
-        let stamp = self.pace.on_sent(packet);
+        let stamp = self.law.on_sent(packet);
         let was_idle = packet.in_flight <= packet.bytes;
         self.write(format_args!("s {} {}", packet.now.as_nanos(), u8::from(was_idle)));
         stamp
@@ -87,36 +108,45 @@ impl Controller for Witness<'_> {
         // TCP does not know when packets arrived.
         let blind = |packet: &AckedPacket| AckedPacket { received_at: None, ..*packet };
         let packets: Vec<_> = ack.packets.iter().map(blind).collect();
-        self.pace.on_ack(&Ack { packets: &packets, ..*ack });
+        self.law.on_ack(&Ack { packets: &packets, ..*ack });
         let newest = packets.iter().map(|packet| packet.stamp.local[0]).max().unwrap();
         let (now, bytes) = (ack.now.as_nanos(), ack.bytes());
         let of_this_path = packets.iter().filter(|packet| packet.sent_at >= self.path_since);
         let Some(fastest) = of_this_path.min_by_key(|packet| packet.rtt) else {
-            return self.write(format_args!("a {now} {bytes} {newest} 0 0 0 0 0"));
+            let (number, count) = (ack.newest().number, packets.len());
+            let (next, limited) = (ack.next_number, u8::from(ack.newest().app_limited));
+            return self.write(format_args!(
+                "a {now} {bytes} {newest} 0 0 0 0 0 {number} {next} {count} {limited}"
+            ));
         };
         self.write(format_args!(
-            "a {now} {bytes} {newest} 1 {} {} {} {}",
+            "a {now} {bytes} {newest} 1 {} {} {} {} {} {} {} {}",
             fastest.sent_at.as_nanos(),
             (fastest.rtt.as_nanos() / 1000).max(1),
             fastest.stamp.local[0],
             u8::from(fastest.app_limited),
+            ack.newest().number,
+            ack.next_number,
+            packets.len(),
+            u8::from(ack.newest().app_limited),
         ));
     }
 
     fn on_loss(&mut self, loss: &Loss<'_>) {
-        self.pace.on_loss(loss);
+        self.law.on_loss(loss);
         let newest = loss.packets.iter().map(|packet| packet.number).max().unwrap();
         self.write(format_args!(
-            "l {} {} {newest} {} {}",
+            "l {} {} {newest} {} {} {}",
             loss.now.as_nanos(),
             loss.bytes(),
             loss.next_number,
             loss.rtt.latest().as_nanos() / 1000,
+            loss.packets.len(),
         ));
     }
 
     fn on_mark(&mut self, mark: &Mark<'_>) {
-        self.pace.on_mark(mark);
+        self.law.on_mark(mark);
         let Mark { now, packets, newest, next_number, rtt, .. } = mark;
         let latest = rtt.latest().as_nanos() / 1000;
         let now = now.as_nanos();
@@ -124,12 +154,12 @@ impl Controller for Witness<'_> {
     }
 
     fn on_timeout(&mut self, timeout: &Timeout) {
-        self.pace.on_timeout(timeout);
+        self.law.on_timeout(timeout);
         self.write(format_args!("t {}", timeout.now.as_nanos()));
     }
 
     fn on_spurious(&mut self, spurious: &Spurious<'_>) {
-        self.pace.on_spurious(spurious);
+        self.law.on_spurious(spurious);
         match spurious {
             Spurious::Timeout { now } => self.write(format_args!("u {}", now.as_nanos())),
             Spurious::Loss { packet, .. } => self.write(format_args!("x {}", packet.bytes)),
@@ -137,24 +167,24 @@ impl Controller for Witness<'_> {
     }
 
     fn on_path_change(&mut self, now: Time) {
-        self.pace.on_path_change(now);
+        self.law.on_path_change(now);
         self.path_since = now;
         self.write(format_args!("p {}", now.as_nanos()));
     }
 
     fn permit(&self) -> Permit {
-        self.pace.permit()
+        self.law.permit()
     }
 
     fn pacing(&self) -> Option<Pacing> {
-        self.pace.pacing()
+        self.law.pacing()
     }
 }
 
-/// `pace_host.c`, compiled. `None`: no compiler is here, which was said.
-fn compiled(folder: &Path) -> Option<std::path::PathBuf> {
-    let program = folder.join("pace");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/pace_host.c");
+/// `bpf/LAW_host.c`, compiled. `None`: no compiler is here, which was said.
+fn compiled(law: &str, folder: &Path) -> Option<std::path::PathBuf> {
+    let program = folder.join(law);
+    let source = format!("{}/bpf/{law}_host.c", env!("CARGO_MANIFEST_DIR"));
     let options = ["-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined"];
     match Command::new("cc").args(options).arg("-o").arg(&program).arg(source).status() {
         Ok(status) => assert!(status.success()),
@@ -167,9 +197,9 @@ fn compiled(folder: &Path) -> Option<std::path::PathBuf> {
 }
 
 /// Lets the law in C go through the events, and returns how many there were.
-fn same(record: &Mutex<Record>) -> usize {
+fn same(law: &str, record: &Mutex<Record>) -> usize {
     let folder = tempfile::tempdir().unwrap();
-    let Some(program) = compiled(folder.path()) else { return usize::MAX };
+    let Some(program) = compiled(law, folder.path()) else { return usize::MAX };
     let Record { events, states } = std::mem::take(&mut *record.lock().unwrap());
     let mut child =
         Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -341,11 +371,9 @@ impl Anything<'_> {
     }
 }
 
-#[test]
-fn ten_thousand_random_histories_leave_both_laws_in_the_same_state() {
+/// Random histories of a law with these parameters in turn.
+fn run_histories(law: &str, parameters: &[&str]) {
     let record = Mutex::new(Record::default());
-    let parameters =
-        ["pace", "pace:empty=5%", "pace:extra=10,memory=40ms", "pace:search=1s,learning=0.3"];
     for seed in 0..10_000 {
         let text = parameters[seed as usize % parameters.len()];
         let mss = [1, 1200, 1500, 9000][seed as usize / 4 % 4];
@@ -362,8 +390,26 @@ fn ten_thousand_random_histories_leave_both_laws_in_the_same_state() {
         };
         (0..60).for_each(|_| flow.step());
     }
-    let events = same(&record);
+    let events = same(law, &record);
     assert!(events > 400_000, "{events}");
+}
+
+#[test]
+fn ten_thousand_random_histories_leave_both_laws_of_pace_in_the_same_state() {
+    let parameters =
+        ["pace", "pace:empty=5%", "pace:extra=10,memory=40ms", "pace:search=1s,learning=0.3"];
+    run_histories("pace", &parameters);
+}
+
+#[test]
+fn ten_thousand_random_histories_leave_both_laws_of_copa_in_the_same_state() {
+    let parameters = [
+        "copa",
+        "copa:delta=0.02,mode=constant",
+        "copa:code",
+        "copa:velocity=code,velocity_cap=off,min_delta=0,min_window=4pkts",
+    ];
+    run_histories("copa", &parameters);
 }
 
 /// `vectors/pace.json`, whose states the law in Rust has written.
@@ -382,7 +428,7 @@ fn the_vectors_of_pace_hold_the_state_of_the_law_in_c() {
         replay(flow["steps"].as_array().unwrap(), &record);
     }
     let folder = tempfile::tempdir().unwrap();
-    let Some(program) = compiled(folder.path()) else { return };
+    let Some(program) = compiled("pace", folder.path()) else { return };
     let Record { events, states } = record.into_inner().unwrap();
     let input = folder.path().join("events");
     std::fs::write(&input, events).unwrap();
@@ -451,33 +497,57 @@ const SCENARIOS: [&str; 6] = [
      onoff = { mean = \"300kB\", off = \"2s\" }\n",
 ];
 
-static SIMULATED: Mutex<Record> = Mutex::new(Record { events: String::new(), states: Vec::new() });
+static SIMULATED: [Mutex<Record>; 2] =
+    [const { Mutex::new(Record { events: String::new(), states: Vec::new() }) }; 2];
 
 params! {
     /// None.
-    struct WitnessParams {}
+    struct PaceWitnessParams {}
 }
 
-impl ControllerParams for WitnessParams {
+params! {
+    /// None.
+    struct CopaWitnessParams {}
+}
+
+impl ControllerParams for PaceWitnessParams {
     fn build(&self, setup: Setup) -> Box<dyn Controller> {
-        Box::new(Witness::new("pace", setup, &SIMULATED))
+        Box::new(Witness::new("pace", setup, &SIMULATED[0]))
     }
 }
 
-/// One flow of Pace after the other: their events do not mix.
-#[test]
-fn the_packets_of_whole_simulations_leave_both_laws_in_the_same_state() {
-    static OWN: [ControllerInfo; 1] =
-        [ControllerInfo::new::<WitnessParams>("witness", "Pace, whose events are written down")];
+impl ControllerParams for CopaWitnessParams {
+    fn build(&self, setup: Setup) -> Box<dyn Controller> {
+        Box::new(Witness::new("copa", setup, &SIMULATED[1]))
+    }
+}
+
+/// Runs a law over the scenarios: one flow of it at a time, whose events do not mix.
+fn run_simulations(law: &str, record: &Mutex<Record>) {
+    static OWN: [ControllerInfo; 2] = [
+        ControllerInfo::new::<PaceWitnessParams>("witness-pace", "Pace, whose events are written"),
+        ControllerInfo::new::<CopaWitnessParams>("witness-copa", "Copa, whose events are written"),
+    ];
     static ONCE: Once = Once::new();
     ONCE.call_once(|| register(&OWN).unwrap());
     let mut acks = 0;
     for text in SCENARIOS {
+        let text = text.replace("witness", &format!("witness-{law}"));
         let mut no_files = TraceFiles::new(|name| panic!("{name}: a scenario here has no file"));
-        let scenario = Scenario::from_toml("scenario", text, &mut no_files).unwrap();
+        let scenario = Scenario::from_toml("scenario", &text, &mut no_files).unwrap();
         let figures = run(&scenario).unwrap().figures;
         assert!(figures.throughput_mbps > 0.3, "{text}: {} Mbit/s", figures.throughput_mbps);
-        acks += same(&SIMULATED);
+        acks += same(law, record);
     }
     assert!(acks > 200_000, "{acks}");
+}
+
+#[test]
+fn the_packets_of_whole_simulations_leave_both_laws_of_pace_in_the_same_state() {
+    run_simulations("pace", &SIMULATED[0]);
+}
+
+#[test]
+fn the_packets_of_whole_simulations_leave_both_laws_of_copa_in_the_same_state() {
+    run_simulations("copa", &SIMULATED[1]);
 }
