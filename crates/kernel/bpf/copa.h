@@ -96,6 +96,9 @@ struct copa {
 	/* delays.rs */
 	u64 srtt; /* us, in sixteenths */
 	u64 latest;
+	/* The extremes of the last sample, for who looks: iterators take no index that varies. */
+	u64 minimum_shown;
+	u64 standing_shown;
 	struct copa_recent minimum;
 	struct copa_recent standing;
 	struct copa_recent near_min;
@@ -236,6 +239,8 @@ COPA_FN void copa_sample(struct copa *copa, u64 now, u64 rtt)
 	copa_push(&copa->near_max, now, rtt, copa_rtts(copa, COPA_NEAR_MAX_RTTS, long_window), 1);
 	copa_push(&copa->standing, now, rtt,
 		  copa_min(copa->srtt * 1000 / (COPA_SRTT_PARTS * COPA_STANDING_DIVISOR), long_window), 0);
+	copa->minimum_shown = copa_extreme(&copa->minimum);
+	copa->standing_shown = copa_extreme(&copa->standing);
 }
 
 static inline void copa_restart_delays(struct copa *copa)
@@ -358,7 +363,10 @@ static inline void copa_forget_queue(struct copa *copa, const struct copa_settin
 
 static inline void copa_begin(struct copa *copa, const struct copa_settings *set, u64 now)
 {
-	__builtin_memset(copa, 0, sizeof(*copa));
+	/* Of the extremes only the lengths count. */
+	__builtin_memset(copa, 0, __builtin_offsetof(struct copa, minimum));
+	copa_restart_delays(copa);
+	copa->minimum.length = 0;
 	copa->window = set->initial_window;
 	copa->before_cut = set->initial_window;
 	copa->slow_start = 1;

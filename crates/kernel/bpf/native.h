@@ -16,6 +16,26 @@ struct native_about {
 	char before[16];     /* the default of this network namespace before `--default`; empty: untouched */
 };
 
+/* An acknowledgment, in packets. */
+struct law_ack {
+	u64 now;
+	u64 packets;
+	u64 rtt;       /* us, of the packet sent last; 0: none */
+	u64 stamp;     /* packets delivered when that left */
+	u64 newest;    /* the largest stamp up to now */
+	u64 delivered; /* up to now, with these */
+	bool app_limited;
+};
+
+/* Packets lost or marked. */
+struct law_loss {
+	u64 now;
+	u64 packets;
+	u64 newest;
+	u64 next;
+	u64 rtt; /* the latest one, us */
+};
+
 /* A window of less cannot tell a loss from a delayed ack. */
 #define NATIVE_LEAST 2
 #define NATIVE_IPV6 10

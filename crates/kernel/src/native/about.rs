@@ -21,11 +21,13 @@ const EVERYONE: u32 = 1;
 pub enum NativeController {
     /// Pace.
     Pace,
+    /// Copa.
+    Copa,
 }
 
 impl NativeController {
     /// All there are.
-    pub const ALL: [Self; 1] = [Self::Pace];
+    pub const ALL: [Self; 2] = [Self::Pace, Self::Copa];
 
     /// The one with this name in the registry of controllers.
     pub fn of(controller: &str) -> Option<Self> {
@@ -36,6 +38,7 @@ impl NativeController {
     pub const fn controller(self) -> &'static str {
         match self {
             Self::Pace => "pace",
+            Self::Copa => "copa",
         }
     }
 
@@ -43,6 +46,7 @@ impl NativeController {
     pub const fn congestion_control(self) -> &'static str {
         match self {
             Self::Pace => "cellpace_pace",
+            Self::Copa => "cellpace_copa",
         }
     }
 }

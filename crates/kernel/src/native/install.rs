@@ -13,6 +13,7 @@ use crate::host::bpffs::Installing;
 use crate::table::put_text;
 
 const PACE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pace.bpf.o"));
+const COPA: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/copa.bpf.o"));
 
 /// A congestion control to be.
 #[derive(Debug, Clone)]
@@ -49,6 +50,7 @@ impl NativeInstallation {
 pub(crate) fn object_of(native: NativeController) -> &'static [u8] {
     match native {
         NativeController::Pace => PACE,
+        NativeController::Copa => COPA,
     }
 }
 

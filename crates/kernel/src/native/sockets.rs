@@ -22,7 +22,7 @@ const SOCKETS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sockets.bpf.o")
 /// Bytes of `struct native_socket` of bpf/native.h.
 const RECORD: usize = 96;
 /// How the names of programs that show sockets end.
-const SHOW: &str = "_show";
+const SHOW: &str = "law_shown";
 /// `AF_INET6`
 const IPV6: u16 = 10;
 

@@ -28,7 +28,7 @@ impl Name {
         NativeInstallation {
             name: self.0.clone(),
             controller: controller.to_owned(),
-            ..NativeInstallation::new(NativeController::Pace, words)
+            ..NativeInstallation::new(NativeController::of(spec.name()).unwrap(), words)
         }
     }
 
@@ -87,14 +87,27 @@ fn send(socket: &mut TcpStream) {
 }
 
 #[test]
-fn a_controller_in_the_kernel_is_installed_changed_seen_and_removed() {
-    let name = Name::new('a');
-    let Some(done) = permitted(install(&name.installation("pace"))) else { return };
+fn pace_is_installed_changed_seen_and_removed() {
+    is_installed_changed_seen_and_removed('p', NativeController::Pace, ["pace", "pace:empty=5%"]);
+}
+
+#[test]
+fn copa_is_installed_changed_seen_and_removed() {
+    is_installed_changed_seen_and_removed('c', NativeController::Copa, ["copa", "copa:delta=0.1"]);
+}
+
+fn is_installed_changed_seen_and_removed(
+    letter: char,
+    native: NativeController,
+    controllers: [&str; 2],
+) {
+    let name = Name::new(letter);
+    let Some(done) = permitted(install(&name.installation(controllers[0]))) else { return };
     assert_eq!(done, Done::New);
     assert!(pins(&name.0).exists());
     let (mut sender, receiver) = connection(&name.0);
     send(&mut sender);
-    let watch = Watch::open(NativeController::Pace, &name.0).unwrap();
+    let watch = Watch::open(native, &name.0).unwrap();
     let sockets = watch.read().unwrap();
     assert_eq!(sockets.len(), 1, "{sockets:?}");
     let socket = &sockets[0];
@@ -103,9 +116,9 @@ fn a_controller_in_the_kernel_is_installed_changed_seen_and_removed() {
     assert!(socket.window >= 2 && socket.base_us > 0 && socket.packet > 1000, "{socket:?}");
     assert!(socket.acked > MEGABYTES * 500_000 && socket.segments > 10, "{socket:?}");
     // Other parameters, with the connection under the same program.
-    assert_eq!(install(&name.installation("pace:empty=5%")).unwrap(), Done::Changed);
+    assert_eq!(install(&name.installation(controllers[1])).unwrap(), Done::Changed);
     let known = installed(&name.0).unwrap().unwrap();
-    assert_eq!((known.controller.as_str(), known.sockets), ("pace:empty=5%", 1));
+    assert_eq!((known.controller.as_str(), known.sockets), (controllers[1], 1));
     assert!(known.pinned && !known.everyone && known.installed_at > 1_700_000_000);
     send(&mut sender);
     // To another congestion control, as `remove --now` does.
