@@ -17,6 +17,7 @@ import random
 import re
 import resource
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -98,6 +99,23 @@ def bulk():
 BIG = 8_000_000_000
 
 
+def watched(cellpace):
+    """Sockets under Pace, and the share of a processor that looking at all of them once a second takes, in percent."""
+    choose(CONTROLS[-1])
+    listener = socket.create_server((SERVER, PORT + 1), backlog=16384)
+    pairs = []
+    while len(pairs) < min(WATCHED, FILES - 100) // 2:
+        opened = socket.create_connection((SERVER, PORT + 1))
+        pairs.append((opened, listener.accept()[0]))
+        opened.sendall(bytes(1000))
+    seconds = 20
+    _, spent = run([cellpace, "kernel", "watch", "--count", str(seconds), "--json", "/dev/null"])
+    return 2 * len(pairs), 100 * spent / seconds
+
+
+WATCHED = 10_000
+
+
 def ratio(values, bases):
     """Geometric mean of the ratios of pairs, with a 95 % confidence interval."""
     logs = [math.log(value / base) for value, base in zip(values, bases)]
@@ -154,8 +172,9 @@ HEADER = ["case", "control", "per second", "processor time", "rate, of cubic", "
 def tables():
     if not RECORDED.exists():
         return {}
-    rows = [row for row in json.loads(RECORDED.read_text()) if row[1] != CONTROLS[0]]
-    return {"kernel-cost": table(HEADER, [texts(row) for row in rows])}
+    found = json.loads(RECORDED.read_text())
+    rows = [texts(row) for row in found["costs"] if row[1] != CONTROLS[0]]
+    return {"kernel-cost": table(HEADER, rows), "kernel-watch": "{} sockets: {:.2f} %".format(*found["watch"])}
 
 
 def main():
@@ -213,12 +232,13 @@ def inside(options):
             (folder / "nginx.conf").write_text(NGINX.format(folder=folder, files=FILES, places=FILES - 100, port=PORT))
             server = subprocess.Popen(["nginx", "-c", str(folder / "nginx.conf")], **quiet)
             time.sleep(1)
-            found = measure(options)
+            found = {"costs": measure(options), "watch": watched(options.cellpace)}
+            print("watch: {} sockets, {:.2f} % of a processor".format(*found["watch"]))
+    finally:
+        if server:
+            # Not by force, which would leave the workers.
             server.terminate()
             server.wait(10)
-    finally:
-        if server and server.poll() is None:
-            server.kill()
         subprocess.run(["ip", "netns", "del", CLIENT], check=False)
         subprocess.run([options.cellpace, "kernel", "remove", "--cc", "pace", "--now"], **quiet, check=False)
     if options.record:

@@ -178,7 +178,7 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--at-once", type=int, default=1, help="as many runs at a time")
-    parser.add_argument("--cc", default="pace", help="pace or mdi")
+    parser.add_argument("--cc", default="pace", help="pace, copa or mdi")
     parser.add_argument("--links", help="some of the links, with semicolons")
     parser.add_argument("--only", help="some of the ways, with commas")
     ARGS = parser.parse_args()

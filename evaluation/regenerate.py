@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 import above_tcp
+import kernel_cost
 import many_flows
 import mdi_evaluation
 import originals
@@ -60,6 +61,7 @@ PARTS = {
     "quic": (quic.tables, bool(TRACES)),
     "parity": (parity.tables, True),
     "servers": (servers.tables, True),
+    "kernel": (kernel_cost.tables, kernel_cost.RECORDED.is_file()),
     "alcc": (above_tcp.tables, True),
     "many_flows": (many_flows.tables, many_flows.RECORDED.is_file()),
     "papers": (papers.tables, bool(TRACES)),

@@ -55,6 +55,14 @@ docs() {
         python3 evaluation/regenerate.py "$CELLPACE" servers
         return
     fi
+    if [ "${1:-}" = kernel ]; then
+        # Twenty minutes of real time on an idle machine.
+        bpf; build
+        packages nginx wrk curl
+        python3 evaluation/kernel_cost.py "$CELLPACE" --record
+        python3 evaluation/regenerate.py "$CELLPACE" kernel
+        return
+    fi
     if [ "${1:-}" = alcc ]; then
         # An hour of real time; with `full` many times that.
         shift

@@ -13,7 +13,9 @@ use cellpace_tcp::{DriverChoice, GateOptions, PlacementReason, ProgramSocket};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::error::{CommandError, named};
+use crate::error::CommandError;
+#[cfg(feature = "kernel")]
+use crate::error::named;
 use crate::output::{check_files, one_line, print, write_json};
 
 mod markov;
@@ -71,7 +73,7 @@ pub(crate) struct InstallArgs {
     #[arg(long, value_name = "KIB", default_value_t = RING_KIB, hide = true, value_parser = clap::value_parser!(u32).range(64..=65_536))]
     ring: u32,
     /// Not the driver, but a controller that runs in the kernel by itself: pace, as congestion control
-    /// `cellpace_pace`, or mdi, or mdi:model=FILE; with --everyone users may select it, too
+    /// `cellpace_pace`, copa, mdi, or mdi:model=FILE; with --everyone users may select it, too
     #[arg(long, value_name = "CONTROLLER", conflicts_with = "group")]
     cc: Option<String>,
     /// Make it the default of this network namespace; `remove` puts back the one before
@@ -165,7 +167,7 @@ fn install_by_itself(args: &InstallArgs, cc: &str) -> Result<ExitCode, CommandEr
         MDI if args.persist || args.default => Err(CommandError::usage(NOT_WITH_MDI)),
         MDI => mdi::install(&spec, cc, args),
         name => Err(CommandError::usage(format!(
-            "--cc: {name} does not run in the kernel by itself, as pace and mdi do; the driver \
+            "--cc: {name} does not run in the kernel by itself, as pace, copa and mdi do; the driver \
              (`cellpace kernel install` alone) takes every controller"
         ))),
     }

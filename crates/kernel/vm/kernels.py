@@ -349,6 +349,7 @@ def main():
             started = time.monotonic()
             said = boot(kernel, image, "next=/vm/tests.sh", 30 * MINUTE)
             if args.keep:
+                Path(args.keep).mkdir(parents=True, exist_ok=True)
                 (Path(args.keep) / f"{kernel.series}.txt").write_text(said)
             bad |= show(kernel, said, tests)
             say(f"{time.monotonic() - started:.0f} s")

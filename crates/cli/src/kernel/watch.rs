@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use cellpace_base::Span;
 use cellpace_kernel::NAME;
@@ -63,7 +62,7 @@ mod readings {
     use std::fmt::Write;
     use std::net::SocketAddr;
     use std::thread;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use cellpace_kernel::native::{NativeController, SocketState, Watch};
     use cellpace_live::{
@@ -72,7 +71,7 @@ mod readings {
     };
     use serde_json::{Value, json};
 
-    use super::{CommandError, Duration, ExitCode, Span, WatchArgs};
+    use super::{CommandError, ExitCode, Span, WatchArgs};
     use crate::dashboard::OpenDashboard;
     use crate::kernel::{native::ours, without_program};
     use crate::output::{append, is_stdout, print};

@@ -162,6 +162,10 @@ impl CongestionControl {
         let done = if remove(&self.name)? { Done::Replaced } else { Done::New };
         let mut link = self.register()?;
         link.pin(&pin).map_err(bpf("pinning"))?;
+        if !self.has_links {
+            // The end of what is no link for the kernel would unregister it.
+            link.disconnect();
+        }
         Ok(done)
     }
 
