@@ -36,7 +36,7 @@ static __always_inline void law_on_ack(struct law *law, const struct law_setting
 		.packets = ack->packets,
 		.number = ack->stamp,
 		.next = ack->delivered,
-		.rtt = ack->rtt,
+		.rtt = ack->rtt * 1000,
 		.app_limited = ack->app_limited,
 	};
 

@@ -30,10 +30,10 @@
 #define COPA_NEAR_MAX_RTTS 4
 #define COPA_NEAR_PARTS 10
 #define COPA_MAX_RTT (1ull << 30)
-#define COPA_RTT_RESOLUTION 1000
+#define COPA_RTT_RESOLUTION 1000000
 #define COPA_LOSS_LIMIT 3
 #define COPA_LOSS_ENOUGH 20
-#define COPA_ENTRIES 32
+#define COPA_ENTRIES 64
 
 /* params.rs, in the units of the law */
 struct copa_settings {
@@ -95,7 +95,7 @@ struct copa {
 
 	/* delays.rs */
 	u64 srtt; /* us, in sixteenths */
-	u64 latest;
+	u64 latest; /* ns */
 	/* The extremes of the last sample, for who looks: iterators take no index that varies. */
 	u64 minimum_shown;
 	u64 standing_shown;
@@ -111,7 +111,7 @@ struct copa_ack {
 	u64 packets;
 	u64 number; /* of the newest packet, */
 	u64 next;   /* and of the next one: anything that counts up with packets sent */
-	u64 rtt;    /* us, the shortest of its packets; 0: none */
+	u64 rtt;    /* ns, the shortest of its packets; 0: none */
 	u64 app_limited;
 };
 
@@ -138,13 +138,13 @@ static inline u32 copa_place(const struct copa_recent *recent, u32 number)
 	return (recent->first + number) & (COPA_ENTRIES - 1);
 }
 
-/* The smallest power of two of which a window has at most 29. */
+/* The smallest power of two of which a window has at most 61. */
 static inline u32 copa_cell_bits(u64 window)
 {
 	u32 bits = 0;
 
 #define COPA_STEP(n)                                                                               \
-	if (window >> (bits + (n)-1) > 29)                                                         \
+	if (window >> (bits + (n)-1) > 61)                                                         \
 		bits += (n);
 	COPA_STEP(32)
 	COPA_STEP(16)
@@ -156,12 +156,12 @@ static inline u32 copa_cell_bits(u64 window)
 	return bits;
 }
 
-/* How many entries are better than a value: they stand first. Six halves of 32 entries are enough. */
+/* How many entries are better than a value: they stand first. Seven halves of 64 entries are enough. */
 static inline u32 copa_better_than(const struct copa_recent *recent, u64 value, bool largest)
 {
 	u32 low = 0, high = recent->length;
 
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 7; i++) {
 		u32 middle = (low + high) / 2;
 		u64 other = recent->value[copa_place(recent, middle)];
 
@@ -179,7 +179,7 @@ static inline u32 copa_older_than(const struct copa_recent *recent, u64 oldest)
 {
 	u32 low = 0, high = recent->length;
 
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 7; i++) {
 		u32 middle = (low + high) / 2;
 		u64 at = recent->at[copa_place(recent, middle)];
 
@@ -228,10 +228,11 @@ COPA_FN void copa_sample(struct copa *copa, u64 now, u64 rtt)
 {
 	u64 long_window;
 
-	rtt = copa_min(copa_max(rtt, COPA_RTT_RESOLUTION), COPA_MAX_RTT);
+	rtt = copa_min(copa_max(rtt, COPA_RTT_RESOLUTION), COPA_MAX_RTT * 1000);
+	copa->latest = rtt;
+	rtt /= 1000;
 	copa->srtt = copa->srtt ? copa->srtt - copa->srtt / COPA_SRTT_PARTS + rtt :
 				  COPA_SRTT_PARTS * rtt;
-	copa->latest = rtt;
 	long_window = copa_max(COPA_MIN_RTT_WINDOW,
 			       COPA_MIN_RTT_RTTS * copa_extreme(&copa->minimum) * 1000);
 	copa_push(&copa->minimum, now, rtt, long_window, 0);
@@ -314,7 +315,7 @@ static inline u64 copa_check_code(struct copa *copa, const struct copa_ack *ack)
 {
 	bool kept;
 
-	if (copa->has_checked && ack->now <= copa->checked_at + copa->latest * 1000)
+	if (copa->has_checked && ack->now <= copa->checked_at + copa->latest)
 		return copa->velocity;
 	copa->has_checked = 1;
 	copa->checked_at = ack->now;
@@ -395,7 +396,7 @@ static inline bool copa_silent(const struct copa *copa, const struct copa_settin
 static inline void copa_update_delta(struct copa *copa, const struct copa_settings *set, u64 now,
 				     bool lost)
 {
-	u64 rtt = copa->latest * 1000;
+	u64 rtt = copa->latest;
 
 	if (!set->adapts)
 		return;
@@ -490,7 +491,7 @@ static inline void copa_count_losses(struct copa *copa, const struct copa_settin
 {
 	copa->lost += lost;
 	copa->total += lost + acked;
-	if (now <= copa->counted_since + 2 * copa->latest * 1000 || copa->total <= COPA_LOSS_ENOUGH)
+	if (now <= copa->counted_since + 2 * copa->latest || copa->total <= COPA_LOSS_ENOUGH)
 		return;
 	copa->verdict_lost = copa->lost;
 	copa->verdict_total = copa->total;

@@ -32,7 +32,7 @@ static void take(const char *kind, const u64 *is)
 	case 's':
 		return copa_on_sent(&copa, &set, is[0], is[1]);
 	case 'a':
-		ack = (struct copa_ack){ is[0], is[10], is[8], is[9], is[3] ? is[5] : 0, is[11] };
+		ack = (struct copa_ack){ is[0], is[10], is[8], is[9], is[3] ? is[12] : 0, is[11] };
 		return copa_on_ack(&copa, &set, &ack);
 	case 'l':
 		return copa_on_loss(&copa, &set, is[0], is[5]);

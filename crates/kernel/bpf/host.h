@@ -6,6 +6,7 @@
  *   n START MSS PARAMETERS...          another flow begins
  *   s NOW IDLE                         a packet leaves; whether none was in flight
  *   a NOW BYTES STAMP HAS SENT_AT RTT STAMP_OF_FASTEST APP_LIMITED NUMBER NEXT PACKETS NEWEST_APP_LIMITED
+ *    RTT_NS
  *                                      an acknowledgment; stamps: bytes delivered when a packet left
  *   l NOW BYTES NEWEST NEXT RTT PACKETS  losses
  *   m NOW PACKETS NEWEST NEXT RTT      marks
@@ -16,7 +17,7 @@
  */
 #include <stdlib.h>
 
-#define HOST_NUMBERS 12
+#define HOST_NUMBERS 13
 
 int main(void)
 {

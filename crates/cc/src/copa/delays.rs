@@ -5,13 +5,14 @@ use super::params::{CopaParams, NearEmpty};
 use super::recent::{RecentMax, RecentMin};
 use crate::{Span, Time};
 
-/// RTT statistics, all in microseconds.
+/// RTT statistics, in microseconds but for the latest.
 pub(super) struct CopaDelays {
     /// How the delay is compared with the bound below which the queue is nearly empty.
     near_empty: NearEmpty,
     /// Smoothed RTT in sixteenths; 0 before the first sample.
     srtt: u64,
-    latest: u64,
+    /// To the nanosecond: an ack that comes an RTT after a step may be the answer to it, or not yet.
+    latest: Span,
     minimum: RecentMin,
     standing: RecentMin,
     near_min: RecentMin,
@@ -43,7 +44,7 @@ impl CopaDelays {
         Self {
             near_empty: params.near_empty,
             srtt: 0,
-            latest: 0,
+            latest: Span::ZERO,
             minimum: RecentMin::new(),
             standing: RecentMin::new(),
             near_min: RecentMin::new(),
@@ -53,13 +54,14 @@ impl CopaDelays {
 
     /// Takes one RTT sample. Returns the minimum if this sample changed it.
     pub(super) fn sample(&mut self, now: Time, rtt: Span) -> Option<Span> {
-        let rtt = (rtt.as_nanos() / 1000).min(MAX_RTT);
+        let rtt = rtt.min(Span::from_micros(MAX_RTT));
+        self.latest = rtt;
+        let rtt = rtt.as_nanos() / 1000;
         // Section 3: gain 1/16 after the first sample.
         self.srtt = match self.srtt {
             0 => SRTT_PARTS * rtt,
             srtt => srtt - srtt / SRTT_PARTS + rtt,
         };
-        self.latest = rtt;
 
         let long = self.long_window();
         let rtts = |parts: u64| (parts * self.srtt * 1000 / SRTT_PARTS).min(long);
@@ -77,7 +79,7 @@ impl CopaDelays {
     /// Forgets all but the minimum: an outage does not change the length of the path.
     pub(super) fn restart(&mut self) {
         self.srtt = 0;
-        self.latest = 0;
+        self.latest = Span::ZERO;
         self.standing.clear();
         self.near_min.clear();
         self.near_max.clear();
@@ -95,7 +97,7 @@ impl CopaDelays {
     }
 
     pub(super) fn latest(&self) -> Span {
-        Span::from_micros(self.latest)
+        self.latest
     }
 
     /// The windowed minimum; 0 before the first sample.

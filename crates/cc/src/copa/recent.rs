@@ -1,10 +1,10 @@
 //! The smallest or largest value of a sliding window, in a memory that a socket of the kernel has room for.
 
 /// Samples at most.
-pub(super) const ENTRIES: usize = 32;
+pub(super) const ENTRIES: usize = 64;
 
 /// A monotone queue: an older sample stays only while it is better than all younger ones. Of samples that fall into
-/// one cell of the window, at most 1/15 of it, the better one stays, with the time of the youngest: the extreme is never
+/// one cell of the window, at most 1/31 of it, the better one stays, with the time of the youngest: the extreme is never
 /// forgotten too early, and too late by a cell at most.
 #[derive(Debug, Clone)]
 pub(super) struct Recent<const MAX: bool> {
@@ -64,9 +64,9 @@ impl<const MAX: bool> Recent<MAX> {
     }
 }
 
-/// The smallest power of two of which a window has at most 29.
+/// The smallest power of two of which a window has at most 61.
 fn cell_bits(window: u64) -> u32 {
-    (0..64).find(|shift| window >> shift <= 29).unwrap_or(63)
+    (0..64).find(|shift| window >> shift <= 61).unwrap_or(63)
 }
 
 #[cfg(test)]
@@ -99,7 +99,7 @@ mod tests {
             window in 1_u64..1000,
         ) {
             let cell = 1 << cell_bits(window);
-            prop_assert!(15 * cell <= window.max(15));
+            prop_assert!(31 * cell <= window.max(31));
             let (mut min, mut max) = (RecentMin::new(), RecentMax::new());
             let (mut seen, mut now) = (Vec::new(), 0);
             for (gap, value) in steps {

@@ -116,11 +116,11 @@ impl Controller for Witness<'_> {
             let (number, count) = (ack.newest().number, packets.len());
             let (next, limited) = (ack.next_number, u8::from(ack.newest().app_limited));
             return self.write(format_args!(
-                "a {now} {bytes} {newest} 0 0 0 0 0 {number} {next} {count} {limited}"
+                "a {now} {bytes} {newest} 0 0 0 0 0 {number} {next} {count} {limited} 0"
             ));
         };
         self.write(format_args!(
-            "a {now} {bytes} {newest} 1 {} {} {} {} {} {} {} {}",
+            "a {now} {bytes} {newest} 1 {} {} {} {} {} {} {} {} {}",
             fastest.sent_at.as_nanos(),
             (fastest.rtt.as_nanos() / 1000).max(1),
             fastest.stamp.local[0],
@@ -129,6 +129,7 @@ impl Controller for Witness<'_> {
             ack.next_number,
             packets.len(),
             u8::from(ack.newest().app_limited),
+            fastest.rtt.as_nanos().max(1),
         ));
     }
 
