@@ -167,7 +167,7 @@ fn tables_of_all_kinds_of_states_run() {
 fn what_does_not_run_in_the_kernel_is_said() {
     let folder = Folder::new();
     for (cc, said) in [
-        ("verus", "only mdi runs in the kernel by itself"),
+        ("verus", "verus does not run in the kernel by itself"),
         ("mdi:users=adapt", "users=adapt does not run in the kernel"),
         ("mdi:modle=x", "did you mean `model`?"),
     ] {
