@@ -58,7 +58,7 @@ other_tests() {
     shown=$CARGO_TARGET_DIR/said.faults
     torture 60 --seed 1 >"$shown" 2>&1 &
     faults=$!
-    (python_tests; java) &
+    (python_tests && java) &
     failed=
     wait $! || failed=yes
     wait "$faults" || failed=yes
