@@ -48,9 +48,11 @@ STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.
 
 
 def busy():
-    """Processor seconds of the whole machine up to now, without those that were idle or waited."""
+    """Processor seconds of the whole machine up to now, but for a constant: those that pass less those that are idle, which
+    the kernel measures. What it says is busy it samples by ticks, and misses short runs after timers."""
     words = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    return (sum(words) - words[3] - words[4]) / TICKS
+    idle, waits, stolen = words[3], words[4], words[7]
+    return time.monotonic() * os.cpu_count() - (idle + waits + stolen) / TICKS
 
 
 def choose(control):

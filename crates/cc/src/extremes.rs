@@ -99,7 +99,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn copa_t5_windowed_minimum() {
+    fn a_windowed_minimum_forgets_old_samples_but_never_the_last() {
         const WINDOW: u64 = 10_000;
         let mut min = WindowedMin::new(64);
         assert_eq!(min.extreme(), None);

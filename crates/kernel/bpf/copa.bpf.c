@@ -25,7 +25,7 @@ static __always_inline void law_begin(struct law *law, const struct law_settings
 				      u64 window)
 {
 	copa_begin(&law->is, &set->is, now);
-	law->is.window = copa_max(law->is.window, window * COPA_PACKET);
+	law->is.window = max_u64(law->is.window, window * COPA_PACKET);
 }
 
 static __always_inline void law_on_ack(struct law *law, const struct law_settings *set,
@@ -90,7 +90,7 @@ static __always_inline void law_show(const struct law *law, struct native_socket
 	u64 standing = copa->standing_shown;
 
 	is->base_us = copa->minimum_shown;
-	is->queue_us = copa_less(standing, copa->minimum_shown);
+	is->queue_us = sub_u64(standing, copa->minimum_shown);
 	/* What it aims at is 1/(delta dq); what it has is a window in a standing RTT. */
 	is->rate = standing ? copa->window / COPA_PACKET * 1000000 / standing * is->packet : 0;
 	is->phase = copa->slow_start  ? NATIVE_SLOW_START :

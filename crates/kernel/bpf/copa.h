@@ -13,6 +13,8 @@
 #ifndef CELLPACE_COPA_H
 #define CELLPACE_COPA_H
 
+#include "numbers.h"
+
 #define COPA_PACKET (1ull << 32)
 #define COPA_KEPT_ONE (1ull << 16)
 #define COPA_MAX_WINDOW (COPA_PACKET << 20)
@@ -96,7 +98,7 @@ struct copa {
 	/* delays.rs */
 	u64 srtt; /* us, in sixteenths */
 	u64 latest; /* ns */
-	/* The extremes of the last sample, for who looks: iterators take no index that varies. */
+	/* The extremes of the last sample, for `kernel watch`: iterators take no index that varies. */
 	u64 minimum_shown;
 	u64 standing_shown;
 	struct copa_recent minimum;
@@ -114,22 +116,6 @@ struct copa_ack {
 	u64 rtt;    /* ns, the shortest of its packets; 0: none */
 	u64 app_limited;
 };
-
-static inline u64 copa_min(u64 a, u64 b)
-{
-	return a < b ? a : b;
-}
-
-static inline u64 copa_max(u64 a, u64 b)
-{
-	return a > b ? a : b;
-}
-
-/* a - b, at least 0. */
-static inline u64 copa_less(u64 a, u64 b)
-{
-	return a > b ? a - b : 0;
-}
 
 /* recent.rs */
 
@@ -207,7 +193,7 @@ COPA_FN void copa_push(struct copa_recent *recent, u64 now, u64 value, u64 windo
 		recent->value[place] = value;
 		recent->length++;
 	}
-	gone = copa_min(copa_older_than(recent, copa_less(now, window)), recent->length - 1);
+	gone = min_u64(copa_older_than(recent, sub_u64(now, window)), recent->length - 1);
 	recent->first = copa_place(recent, gone);
 	recent->length -= gone;
 }
@@ -221,25 +207,25 @@ static inline u64 copa_extreme(const struct copa_recent *recent)
 
 static inline u64 copa_rtts(const struct copa *copa, u64 parts, u64 most)
 {
-	return copa_min(parts * copa->srtt * 1000 / COPA_SRTT_PARTS, most);
+	return min_u64(parts * copa->srtt * 1000 / COPA_SRTT_PARTS, most);
 }
 
 COPA_FN void copa_sample(struct copa *copa, u64 now, u64 rtt)
 {
 	u64 long_window;
 
-	rtt = copa_min(copa_max(rtt, COPA_RTT_RESOLUTION), COPA_MAX_RTT * 1000);
+	rtt = min_u64(max_u64(rtt, COPA_RTT_RESOLUTION), COPA_MAX_RTT * 1000);
 	copa->latest = rtt;
 	rtt /= 1000;
 	copa->srtt = copa->srtt ? copa->srtt - copa->srtt / COPA_SRTT_PARTS + rtt :
 				  COPA_SRTT_PARTS * rtt;
-	long_window = copa_max(COPA_MIN_RTT_WINDOW,
+	long_window = max_u64(COPA_MIN_RTT_WINDOW,
 			       COPA_MIN_RTT_RTTS * copa_extreme(&copa->minimum) * 1000);
 	copa_push(&copa->minimum, now, rtt, long_window, 0);
 	copa_push(&copa->near_min, now, rtt, copa_rtts(copa, COPA_NEAR_MIN_RTTS, long_window), 0);
 	copa_push(&copa->near_max, now, rtt, copa_rtts(copa, COPA_NEAR_MAX_RTTS, long_window), 1);
 	copa_push(&copa->standing, now, rtt,
-		  copa_min(copa->srtt * 1000 / (COPA_SRTT_PARTS * COPA_STANDING_DIVISOR), long_window), 0);
+		  min_u64(copa->srtt * 1000 / (COPA_SRTT_PARTS * COPA_STANDING_DIVISOR), long_window), 0);
 	copa->minimum_shown = copa_extreme(&copa->minimum);
 	copa->standing_shown = copa_extreme(&copa->standing);
 }
@@ -255,15 +241,15 @@ static inline void copa_restart_delays(struct copa *copa)
 
 static inline u64 copa_queueing(const struct copa *copa)
 {
-	return copa_less(copa_extreme(&copa->standing), copa_extreme(&copa->minimum));
+	return sub_u64(copa_extreme(&copa->standing), copa_extreme(&copa->minimum));
 }
 
 /* Section 7: whether the queue was nearly empty within the last RTTs. */
 static inline bool copa_near_empty(const struct copa *copa, const struct copa_settings *set)
 {
 	u64 base = copa_extreme(&copa->minimum);
-	u64 recent = COPA_NEAR_PARTS * copa_less(copa_extreme(&copa->near_min), base);
-	u64 range = copa_less(copa_extreme(&copa->near_max), base);
+	u64 recent = COPA_NEAR_PARTS * sub_u64(copa_extreme(&copa->near_min), base);
+	u64 range = sub_u64(copa_extreme(&copa->near_max), base);
 
 	return set->strict ? recent < range : recent <= range;
 }
@@ -343,7 +329,7 @@ static inline u64 copa_velocity(struct copa *copa, const struct copa_settings *s
 	}
 	if (set->velocity_cap && velocity * copa->kept > copa->window >> 16)
 		velocity /= 2;
-	copa->velocity = copa_min(copa_max(velocity, 1), COPA_MAX_VELOCITY);
+	copa->velocity = min_u64(max_u64(velocity, 1), COPA_MAX_VELOCITY);
 	return copa->velocity;
 }
 
@@ -389,7 +375,7 @@ static inline void copa_restart(struct copa *copa, const struct copa_settings *s
 
 static inline bool copa_silent(const struct copa *copa, const struct copa_settings *set, u64 now)
 {
-	return copa_less(now, copa->last_ack_at) >= set->idle;
+	return sub_u64(now, copa->last_ack_at) >= set->idle;
 }
 
 /* Section 7. */
@@ -418,7 +404,7 @@ static inline void copa_update_delta(struct copa *copa, const struct copa_settin
 		copa->kept += COPA_KEPT_ONE;
 		copa->lowered_at = now;
 	}
-	copa->kept = copa_min(copa_max(copa->kept, set->kept), set->most_kept);
+	copa->kept = min_u64(max_u64(copa->kept, set->kept), set->most_kept);
 }
 
 /* Section 6: the window at which the rate would be 1/(delta dq), with 16 bits behind the point. */
@@ -443,12 +429,12 @@ static inline void copa_steer(struct copa *copa, const struct copa_settings *set
 {
 	s64 direction = copa->window >> 16 < target ? 1 : -1;
 	u64 velocity = copa_velocity(copa, set, ack, direction, packets);
-	u64 push = copa_min(velocity * copa->kept, COPA_MAX_PUSH);
+	u64 push = min_u64(velocity * copa->kept, COPA_MAX_PUSH);
 	/* v / (delta W) for each packet */
-	u64 step = packets * ((push << 32) / copa_max(copa->window >> 16, 1));
+	u64 step = packets * ((push << 32) / max_u64(copa->window >> 16, 1));
 
 	if (direction < 0)
-		copa->window = copa_less(copa->window, step);
+		copa->window = sub_u64(copa->window, step);
 	else if (!ack->app_limited)
 		copa->window += step;
 }
@@ -456,7 +442,7 @@ static inline void copa_steer(struct copa *copa, const struct copa_settings *set
 COPA_FN long copa_turn(u32 number, struct copa_turn *turn)
 {
 	struct copa *copa = turn->copa;
-	u64 packets = copa_min(turn->left, turn->most);
+	u64 packets = min_u64(turn->left, turn->most);
 
 	(void)number;
 	turn->left -= packets;
@@ -466,7 +452,7 @@ COPA_FN long copa_turn(u32 number, struct copa_turn *turn)
 		copa->window += packets * COPA_PACKET;
 	if (copa->window >> 16 >= turn->target)
 		copa->slow_start = 0;
-	copa->window = copa_min(copa_max(copa->window, turn->set->min_window), COPA_MAX_WINDOW);
+	copa->window = min_u64(max_u64(copa->window, turn->set->min_window), COPA_MAX_WINDOW);
 	return turn->left ? 0 : 1;
 }
 
@@ -502,7 +488,7 @@ static inline void copa_count_losses(struct copa *copa, const struct copa_settin
 	if (!copa->has_verdict)
 		return;
 	copa->before_cut = copa->window;
-	copa->window = copa_max(copa->window / 10 * COPA_LOSS_CUT, set->min_window);
+	copa->window = max_u64(copa->window / 10 * COPA_LOSS_CUT, set->min_window);
 }
 
 static inline void copa_on_sent(struct copa *copa, const struct copa_settings *set, u64 now,
@@ -523,7 +509,7 @@ COPA_FN void copa_on_ack(struct copa *copa, const struct copa_settings *set,
 	if (ack->rtt)
 		copa_sample(copa, ack->now, ack->rtt);
 	copa_update_delta(copa, set, ack->now, false);
-	unmoved = copa_min(copa_less(set->probe, copa->acked), ack->packets);
+	unmoved = min_u64(sub_u64(set->probe, copa->acked), ack->packets);
 	copa_update_window(copa, set, ack, ack->packets - unmoved);
 	copa->acked += ack->packets;
 	copa_count_losses(copa, set, ack->now, 0, ack->packets);
@@ -556,7 +542,7 @@ static inline void copa_on_spurious_timeout(struct copa *copa)
 	if (!copa->has_before_timeout)
 		return;
 	copa->has_before_timeout = 0;
-	copa->window = copa_max(copa->window, copa->before_timeout);
+	copa->window = max_u64(copa->window, copa->before_timeout);
 	copa->slow_start = copa->slow_start_before;
 }
 
@@ -564,14 +550,14 @@ static inline void copa_on_spurious_timeout(struct copa *copa)
 static inline void copa_on_late_packet(struct copa *copa)
 {
 	if (!copa->has_verdict) {
-		copa->lost = copa_less(copa->lost, 1);
+		copa->lost = sub_u64(copa->lost, 1);
 		return;
 	}
-	copa->verdict_lost = copa_less(copa->verdict_lost, 1);
+	copa->verdict_lost = sub_u64(copa->verdict_lost, 1);
 	if (copa_too_many(copa->verdict_lost, copa->verdict_total))
 		return;
 	copa->has_verdict = 0;
-	copa->window = copa_max(copa->window, copa->before_cut);
+	copa->window = max_u64(copa->window, copa->before_cut);
 }
 
 static inline void copa_on_path_change(struct copa *copa, const struct copa_settings *set, u64 now)

@@ -24,7 +24,7 @@ static __always_inline void law_begin(struct law *law, const struct law_settings
 				      u64 window)
 {
 	pace_begin(&law->is, &set->is, now);
-	law->is.window = pace_max(law->is.window, window * PACE_ONE);
+	law->is.window = max_u64(law->is.window, window * PACE_ONE);
 }
 
 static __always_inline void law_on_ack(struct law *law, const struct law_settings *set,
@@ -34,7 +34,7 @@ static __always_inline void law_on_ack(struct law *law, const struct law_setting
 		.now = ack->now,
 		.bytes = ack->packets,
 		.newest = ack->stamp,
-		.sent_at = pace_less(ack->now, ack->rtt * 1000),
+		.sent_at = sub_u64(ack->now, ack->rtt * 1000),
 		.rtt = ack->rtt,
 		.stamp = ack->stamp,
 		.has_packet = ack->rtt > 0,

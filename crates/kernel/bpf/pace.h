@@ -7,10 +7,12 @@
  * Points in time are in nanoseconds, RTTs in microseconds; packets, rates (packets per second) and ratios
  * have 16 bits behind the point.
  *
- * Whoever includes this has u32, u64 and s64, bool, and PACE_FN for functions.
+ * The file that includes this has u32, u64, s64 and bool, and PACE_FN for functions.
  */
 #ifndef CELLPACE_PACE_H
 #define CELLPACE_PACE_H
+
+#include "numbers.h"
 
 #define PACE_ONE 65536ull
 #define PACE_MAX_WINDOW (PACE_ONE << 20)
@@ -229,31 +231,9 @@ struct pace_sample {
 	u64 valid;
 };
 
-static inline u64 pace_min(u64 a, u64 b)
-{
-	return a < b ? a : b;
-}
-
-static inline u64 pace_max(u64 a, u64 b)
-{
-	return a > b ? a : b;
-}
-
-/* a - b, at least 0. */
-static inline u64 pace_less(u64 a, u64 b)
-{
-	return a > b ? a - b : 0;
-}
-
-/* a + b, at most all bits set. */
-static inline u64 pace_add(u64 a, u64 b)
-{
-	return a + b < a ? PACE_NONE : a + b;
-}
-
 static inline u64 pace_micros_since(u64 now, u64 then)
 {
-	return pace_less(now, then) / 1000;
+	return sub_u64(now, then) / 1000;
 }
 
 static inline void pace_minima_begin(struct pace_minima *minima, u64 since)
@@ -265,18 +245,18 @@ static inline void pace_minima_begin(struct pace_minima *minima, u64 since)
 
 static inline u64 pace_minima_push(struct pace_minima *minima, u64 now, u64 value, u64 period)
 {
-	if (pace_less(now, minima->since) > period) {
+	if (sub_u64(now, minima->since) > period) {
 		minima->since = now;
 		minima->before = minima->now;
 		minima->now = PACE_NONE;
 	}
-	minima->now = pace_min(minima->now, value);
+	minima->now = min_u64(minima->now, value);
 	return minima->before;
 }
 
 static inline u64 pace_minima_smallest(const struct pace_minima *minima)
 {
-	return pace_min(minima->now, minima->before);
+	return min_u64(minima->now, minima->before);
 }
 
 static inline void pace_range_begin(struct pace_range *range)
@@ -287,13 +267,13 @@ static inline void pace_range_begin(struct pace_range *range)
 
 static inline void pace_range_take(struct pace_range *range, u64 value)
 {
-	range->low = pace_min(range->low, value);
-	range->high = pace_max(range->high, value);
+	range->low = min_u64(range->low, value);
+	range->high = max_u64(range->high, value);
 }
 
 static inline u64 pace_range_width(const struct pace_range *range)
 {
-	return pace_less(range->high, range->low);
+	return sub_u64(range->high, range->low);
 }
 
 /* Section 3. */
@@ -302,7 +282,7 @@ static inline u64 pace_range_width(const struct pace_range *range)
 PACE_FN void pace_rate_on_ack(struct pace_rate *rate, const struct pace_settings *set, u64 now,
 			      u64 packets, u32 hold)
 {
-	u64 memory = pace_max(set->memory, 1);
+	u64 memory = max_u64(set->memory, 1);
 	u64 x, kept, before, at = rate->at;
 
 	rate->at = now;
@@ -310,19 +290,19 @@ PACE_FN void pace_rate_on_ack(struct pace_rate *rate, const struct pace_settings
 		rate->has_at = 1;
 		return;
 	}
-	x = pace_min(pace_micros_since(now, at), PACE_MAX_SILENCE) * PACE_ONE / memory;
+	x = min_u64(pace_micros_since(now, at), PACE_MAX_SILENCE) * PACE_ONE / memory;
 	kept = PACE_ONE * PACE_ONE / (PACE_ONE + x + x * x / (2 * PACE_ONE));
 	before = hold ? rate->running : rate->rate;
 	rate->running = before * kept / PACE_ONE +
-			pace_min(packets, PACE_ONE << 20) * PACE_SECOND / memory;
-	rate->running = pace_min(rate->running, PACE_MAX_RATE);
-	rate->rate = hold ? pace_max(rate->rate, rate->running) : rate->running;
+			min_u64(packets, PACE_ONE << 20) * PACE_SECOND / memory;
+	rate->running = min_u64(rate->running, PACE_MAX_RATE);
+	rate->rate = hold ? max_u64(rate->rate, rate->running) : rate->running;
 }
 
 static inline void pace_rate_raise(struct pace_rate *rate, u64 to)
 {
-	rate->rate = pace_min(pace_max(rate->rate, to), PACE_MAX_RATE);
-	rate->running = pace_max(rate->running, rate->rate);
+	rate->rate = min_u64(max_u64(rate->rate, to), PACE_MAX_RATE);
+	rate->running = max_u64(rate->running, rate->rate);
 }
 
 /* Section 4. */
@@ -343,27 +323,27 @@ static inline bool pace_starved(const struct pace *pace)
 static inline u64 pace_headroom_step(const struct pace_headroom *headroom,
 				     const struct pace_settings *set, u64 packets, u64 window)
 {
-	u64 step = headroom->factor * set->learning / PACE_ONE * packets / pace_max(window, 1);
+	u64 step = headroom->factor * set->learning / PACE_ONE * packets / max_u64(window, 1);
 
-	return pace_min(step, headroom->factor / 2);
+	return min_u64(step, headroom->factor / 2);
 }
 
 static inline void pace_headroom_lower(struct pace_headroom *headroom, u64 step)
 {
-	headroom->factor = pace_max(pace_less(headroom->factor, step), PACE_FACTOR_LEAST);
+	headroom->factor = max_u64(sub_u64(headroom->factor, step), PACE_FACTOR_LEAST);
 }
 
 /* A queue that was there all the time serves nothing. */
 static inline void pace_follow_valley(struct pace_headroom *headroom, u64 windows, u64 queue,
 				      u64 nothing, u64 base)
 {
-	headroom->valley = pace_min(headroom->valley, queue);
+	headroom->valley = min_u64(headroom->valley, queue);
 	headroom->progress += windows;
 	if (headroom->progress < PACE_HEADROOM_STRETCH)
 		return;
 	if (headroom->valley > nothing && base > 0)
 		/* g <- g - q / 4B */
-		pace_headroom_lower(headroom, pace_min(headroom->valley, 6 * base) *
+		pace_headroom_lower(headroom, min_u64(headroom->valley, 6 * base) *
 						      PACE_FACTOR_ONE / base / PACE_VALLEY_PARTS);
 	headroom->valley = PACE_NONE;
 	headroom->progress = 0;
@@ -376,28 +356,28 @@ PACE_FN void pace_headroom_on_ack(struct pace *pace, const struct pace_settings 
 	u64 queue = pace->queue, window = pace->window, step;
 	bool empty = queue <= nothing;
 
-	packets = pace_min(packets, PACE_MOST_PACKETS);
+	packets = min_u64(packets, PACE_MOST_PACKETS);
 	if (empty) {
-		headroom->run = pace_add(headroom->run, packets);
+		headroom->run = add_u64(headroom->run, packets);
 	} else {
 		headroom->run = 0;
-		headroom->boost = pace_less(headroom->boost, headroom->boost * packets /
+		headroom->boost = sub_u64(headroom->boost, headroom->boost * packets /
 								     (PACE_BOOST_DECAY_PARTS * PACE_ONE));
 	}
 	if (pace_starved(pace)) {
 		headroom->boost =
-			pace_min(headroom->boost + packets / PACE_BOOST_PARTS, PACE_MAX_WINDOW);
+			min_u64(headroom->boost + packets / PACE_BOOST_PARTS, PACE_MAX_WINDOW);
 	} else {
 		/* g <- g (1 + k (1[empty] - e) / W) */
 		step = pace_headroom_step(headroom, set, packets, window);
 		if (empty)
-			headroom->factor = pace_min(headroom->factor + step * (PACE_SHARE_ONE - set->empty) /
+			headroom->factor = min_u64(headroom->factor + step * (PACE_SHARE_ONE - set->empty) /
 									       PACE_SHARE_ONE,
 						    PACE_FACTOR_MOST);
 		else
 			pace_headroom_lower(headroom, step * set->empty / PACE_SHARE_ONE);
 	}
-	pace_follow_valley(headroom, packets * PACE_ONE / pace_max(window, 1), queue, nothing, base);
+	pace_follow_valley(headroom, packets * PACE_ONE / max_u64(window, 1), queue, nothing, base);
 }
 
 static inline void pace_headroom_on_loss(struct pace *pace, const struct pace_settings *set,
@@ -407,7 +387,7 @@ static inline void pace_headroom_on_loss(struct pace *pace, const struct pace_se
 
 	headroom->run = 0;
 	headroom->boost = 0;
-	packets = pace_min(packets, PACE_MOST_PACKETS);
+	packets = min_u64(packets, PACE_MOST_PACKETS);
 	pace_headroom_lower(headroom, pace_headroom_step(headroom, set, packets, pace->window) /
 					      PACE_LOSS_PARTS);
 }
@@ -438,9 +418,9 @@ static inline bool pace_base_raised(const struct pace_base *base)
 
 static inline bool pace_search_overdue(const struct pace_base *base, u64 every, u64 now)
 {
-	u64 ago = pace_less(now, base->searched_at);
+	u64 ago = sub_u64(now, base->searched_at);
 
-	return pace_less(now, base->seen_at) >= every ||
+	return sub_u64(now, base->seen_at) >= every ||
 	       ((pace_base_raised(base) || base->rivals) && ago >= every / 2) ||
 	       (base->suspected && !base->rivals && ago >= every / 10);
 }
@@ -452,14 +432,14 @@ static inline bool pace_rtt_stands(struct pace_base *base, u64 now, u64 rtt, u64
 
 	pace_range_take(&base->stretch, rtt);
 	if (pace_micros_since(now, base->stretch_since) <
-	    pace_max(PACE_STRETCH_ROUNDS * rtt, PACE_STRETCH_LEAST))
+	    max_u64(PACE_STRETCH_ROUNDS * rtt, PACE_STRETCH_LEAST))
 		return false;
 	low = base->stretch.low;
 	width = pace_range_width(&base->stretch);
 	base->stretch_since = now;
 	pace_range_begin(&base->stretch);
-	queue = pace_less(low, base->base);
-	return queue > base->base / 8 + pace_max(packet, PACE_STANDING) && width < queue / 2 &&
+	queue = sub_u64(low, base->base);
+	return queue > base->base / 8 + max_u64(packet, PACE_STANDING) && width < queue / 2 &&
 	       pace_micros_since(now, base->searched_at) > 16 * rtt;
 }
 
@@ -470,14 +450,14 @@ static inline bool pace_joins_search(struct pace_base *base, u64 now, u64 rtt)
 
 	return base->rivals && pace_micros_since(now, base->searched_at) > 8 * rtt &&
 	       before != PACE_NONE &&
-	       rtt < before - pace_less(before, base->floor) / PACE_JOIN_PARTS;
+	       rtt < before - sub_u64(before, base->floor) / PACE_JOIN_PARTS;
 }
 
 static inline void pace_begin_search(struct pace_base *base, u64 now, u64 rtt, u64 round_trip)
 {
-	rtt = pace_min(rtt, PACE_MAX_WAIT);
-	base->search_from = now + pace_less(rtt, base->floor) * 1000;
-	base->search_until = base->search_from + 2 * pace_min(round_trip, PACE_MAX_WAIT) * 1000;
+	rtt = min_u64(rtt, PACE_MAX_WAIT);
+	base->search_from = now + sub_u64(rtt, base->floor) * 1000;
+	base->search_until = base->search_from + 2 * min_u64(round_trip, PACE_MAX_WAIT) * 1000;
 	pace_range_begin(&base->search_range);
 	base->search_samples = 0;
 	base->searching = 1;
@@ -534,8 +514,8 @@ PACE_FN u32 pace_base_sample(struct pace_base *base, const struct pace_settings 
 		base->base = rtt;
 		base->floor = rtt;
 	}
-	base->base = pace_min(base->base, rtt);
-	base->floor = pace_min(base->floor, rtt);
+	base->base = min_u64(base->base, rtt);
+	base->floor = min_u64(base->floor, rtt);
 	near = rtt <= base->base + base->base / PACE_NEAR_PARTS + PACE_NEAR_LEAST;
 	if (near)
 		base->seen_at = now;
@@ -543,7 +523,7 @@ PACE_FN u32 pace_base_sample(struct pace_base *base, const struct pace_settings 
 		base->rivals = 0;
 		base->suspected = 0;
 	}
-	if (pace_base_raised(base) && pace_less(now, base->raised_at) > PACE_RAISED_FOR)
+	if (pace_base_raised(base) && sub_u64(now, base->raised_at) > PACE_RAISED_FOR)
 		base->floor = base->base;
 	standing = pace_rtt_stands(base, now, rtt, packet);
 	joins = pace_joins_search(base, now, rtt);
@@ -571,7 +551,7 @@ static inline void pace_elasticity_begin(struct pace_elasticity *elasticity, u64
 
 static inline u64 pace_reach(const struct pace *pace)
 {
-	return pace_max(pace->elasticity.reach, pace->base.base);
+	return max_u64(pace->elasticity.reach, pace->base.base);
 }
 
 static inline bool pace_noisy(const struct pace_elasticity *elasticity)
@@ -582,8 +562,8 @@ static inline bool pace_noisy(const struct pace_elasticity *elasticity)
 static inline bool pace_jumps_go_on(const struct pace_elasticity *elasticity, u64 now)
 {
 	return elasticity->has_jump &&
-	       pace_less(now, elasticity->jump_last_at) < PACE_SERIES_FOR &&
-	       pace_less(elasticity->jump_last_at, elasticity->jump_first_at) > PACE_SERIES_FROM;
+	       sub_u64(now, elasticity->jump_last_at) < PACE_SERIES_FOR &&
+	       sub_u64(elasticity->jump_last_at, elasticity->jump_first_at) > PACE_SERIES_FROM;
 }
 
 static inline bool pace_asks(const struct pace_elasticity *elasticity, u64 now)
@@ -625,11 +605,11 @@ static inline void pace_take_jump(struct pace_elasticity *elasticity, u64 now,
 	elasticity->has_jump_before = 1;
 	if (!has_before)
 		return;
-	jump = pace_less(pace_less(sample->rtt, rtt), pace_micros_since(sample->sent_at, sent_at));
-	least = pace_max(sample->base / PACE_JUMP_PARTS, PACE_JUMP_LEAST);
-	if (jump <= pace_max(least, PACE_JUMP_PACKETS * sample->packet))
+	jump = sub_u64(sub_u64(sample->rtt, rtt), pace_micros_since(sample->sent_at, sent_at));
+	least = max_u64(sample->base / PACE_JUMP_PARTS, PACE_JUMP_LEAST);
+	if (jump <= max_u64(least, PACE_JUMP_PACKETS * sample->packet))
 		return;
-	if (!elasticity->has_jump || pace_less(now, elasticity->jump_last_at) > PACE_SERIES_FOR)
+	if (!elasticity->has_jump || sub_u64(now, elasticity->jump_last_at) > PACE_SERIES_FOR)
 		elasticity->jump_first_at = now;
 	elasticity->jump_last_at = now;
 	elasticity->has_jump = 1;
@@ -640,9 +620,9 @@ static inline void pace_take_jump(struct pace_elasticity *elasticity, u64 now,
 static inline s64 pace_elasticity_of(u64 larger, u64 smaller)
 {
 	u64 apart = larger > smaller ? larger - smaller : smaller - larger;
-	u64 size = apart * PACE_ONE / PACE_STEP * PACE_ONE / pace_max(larger + smaller, 1);
+	u64 size = apart * PACE_ONE / PACE_STEP * PACE_ONE / max_u64(larger + smaller, 1);
 
-	size = pace_min(size, PACE_MOST_ELASTICITY);
+	size = min_u64(size, PACE_MOST_ELASTICITY);
 	return larger >= smaller ? (s64)size : -(s64)size;
 }
 
@@ -650,8 +630,8 @@ static inline s64 pace_elasticity_of(u64 larger, u64 smaller)
 static inline u64 pace_sum(u64 sum, s64 value)
 {
 	if (value < 0)
-		return pace_less(sum, (u64)-value);
-	return pace_add(sum, (u64)value);
+		return sub_u64(sum, (u64)-value);
+	return add_u64(sum, (u64)value);
 }
 
 static inline void pace_take_elasticity(struct pace_elasticity *elasticity, s64 value)
@@ -683,13 +663,13 @@ static inline void pace_take_elasticity(struct pace_elasticity *elasticity, s64 
 /* What the RTT has above the reach is the path's, all of it or half of it. */
 static inline void pace_lengthen(struct pace_elasticity *elasticity, u64 base)
 {
-	u64 reach = pace_max(elasticity->reach, base);
-	u64 excess = pace_less(elasticity->rtt / 64, reach);
+	u64 reach = max_u64(elasticity->reach, base);
+	u64 excess = sub_u64(elasticity->rtt / 64, reach);
 	u64 part = elasticity->mean > PACE_SURE ? excess : excess / 2;
 	u64 largest = PACE_NONE - pace_minima_smallest(&elasticity->jump_largest);
-	u64 most = pace_min(PACE_REACH_BASES * base, base + PACE_REACH_JUMPS * largest);
+	u64 most = min_u64(PACE_REACH_BASES * base, base + PACE_REACH_JUMPS * largest);
 
-	elasticity->reach = pace_min(reach + pace_max(part, reach / PACE_REACH_PARTS), most);
+	elasticity->reach = min_u64(reach + max_u64(part, reach / PACE_REACH_PARTS), most);
 	elasticity->rest_length = 0;
 	elasticity->more = 0;
 	elasticity->less = 0;
@@ -699,12 +679,12 @@ static inline void pace_lengthen(struct pace_elasticity *elasticity, u64 base)
 static inline void pace_shorten(struct pace_elasticity *elasticity, u64 now,
 				const struct pace_sample *sample)
 {
-	u64 base = sample->base, reach = pace_max(elasticity->reach, base);
+	u64 base = sample->base, reach = max_u64(elasticity->reach, base);
 
 	if (reach == base) {
-		u64 length = pace_max(elasticity->rest_length * 2, PACE_REST_LEAST);
+		u64 length = max_u64(elasticity->rest_length * 2, PACE_REST_LEAST);
 
-		elasticity->rest_length = pace_min(length, PACE_REST_MOST);
+		elasticity->rest_length = min_u64(length, PACE_REST_MOST);
 		elasticity->rest_until = now + elasticity->rest_length;
 		elasticity->rest_rate = sample->rate;
 	}
@@ -746,14 +726,14 @@ static inline void pace_begin_round(struct pace_elasticity *elasticity, u64 now,
 	u64 flights = elasticity->tally_flights, counted, rate, first;
 	bool valid = elasticity->tally_valid && flights > 0;
 
-	rate = (pace_min(elasticity->tally_delivered, 1ull << 40) << 20) / pace_max(flights / 16, 1);
-	rate = pace_min(rate, 1ull << 40);
+	rate = (min_u64(elasticity->tally_delivered, 1ull << 40) << 20) / max_u64(flights / 16, 1);
+	rate = min_u64(rate, 1ull << 40);
 	elasticity->round++;
 	elasticity->began_at = sample->delivered;
 	elasticity->tally_delivered = 0;
 	elasticity->tally_flights = 0;
 	elasticity->tally_valid = 1;
-	counted = pace_less(elasticity->round, 2);
+	counted = sub_u64(elasticity->round, 2);
 	if (!valid) {
 		elasticity->has_first = 0;
 	} else if (counted % 2 == 0) {
@@ -788,7 +768,7 @@ PACE_FN void pace_elasticity_on_ack(struct pace_elasticity *elasticity, u64 now,
 	asks = pace_asks(elasticity, now);
 	if (sample->delivered_before >= elasticity->began_at)
 		pace_begin_round(elasticity, now, sample);
-	elasticity->tally_delivered += pace_min(sample->flight, 1 << 20);
+	elasticity->tally_delivered += min_u64(sample->flight, 1 << 20);
 	elasticity->tally_flights += sample->rtt;
 	elasticity->tally_valid &= asks && sample->valid;
 }
@@ -811,13 +791,13 @@ static inline void pace_begin(struct pace *pace, const struct pace_settings *set
 
 static inline u64 pace_packets(const struct pace_settings *set, u64 bytes)
 {
-	return pace_min(bytes, 1ull << 47) * PACE_ONE / pace_max(set->mss, 1);
+	return min_u64(bytes, 1ull << 47) * PACE_ONE / max_u64(set->mss, 1);
 }
 
 /* The packets that a rate brings in a time. */
 static inline u64 pace_held(u64 rate, u64 micros)
 {
-	return rate / 4 * pace_min(micros, 1 << 24) / (PACE_SECOND / 4);
+	return rate / 4 * min_u64(micros, 1 << 24) / (PACE_SECOND / 4);
 }
 
 static inline u64 pace_packet_time(const struct pace *pace)
@@ -828,22 +808,22 @@ static inline u64 pace_packet_time(const struct pace *pace)
 /* Section 4: the queueing delay up to which a queue counts as empty. */
 static inline u64 pace_nothing(const struct pace *pace)
 {
-	return pace_max(PACE_NOTHING, pace_min(pace_packet_time(pace), pace->base.base / 2));
+	return max_u64(PACE_NOTHING, min_u64(pace_packet_time(pace), pace->base.base / 2));
 }
 
 /* Packets that were delivered while one packet was in flight. */
 static inline u64 pace_flight(const struct pace *pace, const struct pace_settings *set,
 			      const struct pace_ack *ack)
 {
-	return pace_less(pace->delivered, ack->stamp) / pace_max(set->mss, 1);
+	return sub_u64(pace->delivered, ack->stamp) / max_u64(set->mss, 1);
 }
 
 static inline u64 pace_flight_rate(const struct pace *pace, const struct pace_settings *set,
 				   const struct pace_ack *ack)
 {
-	u64 flight = pace_min(pace_flight(pace, set, ack), 1 << 24);
+	u64 flight = min_u64(pace_flight(pace, set, ack), 1 << 24);
 
-	return flight * PACE_ONE * PACE_SECOND / pace_max(ack->rtt, 1);
+	return flight * PACE_ONE * PACE_SECOND / max_u64(ack->rtt, 1);
 }
 
 /* Section 2: W = g r B + b. */
@@ -852,19 +832,19 @@ PACE_FN void pace_update_window(struct pace *pace, const struct pace_settings *s
 	u64 rate = pace->headroom.factor / PACE_ONE * (pace->rate.rate / 256) / 256;
 	u64 target = pace_held(rate, pace_reach(pace)) + set->extra + pace->headroom.boost;
 
-	target = pace_max(target, pace->rival_window);
+	target = max_u64(target, pace->rival_window);
 	if (pace->base.searching) {
 		u64 half = pace_held(pace->rate.rate / 2, pace->base.floor);
 
-		target = pace_min(target, pace_max(half, PACE_SEARCH_LEAST));
+		target = min_u64(target, max_u64(half, PACE_SEARCH_LEAST));
 	} else {
 		if (pace->cap > target)
 			pace->cap = PACE_NO_CAP;
 		if (!pace->rival_window)
 			target = pace_scale(&pace->elasticity, now, target);
 	}
-	target = pace_min(target, pace->cap);
-	pace->window = pace_min(pace_max(target, set->min_window), PACE_MAX_WINDOW);
+	target = min_u64(target, pace->cap);
+	pace->window = min_u64(max_u64(target, set->min_window), PACE_MAX_WINDOW);
 }
 
 static inline void pace_leave_startup(struct pace *pace, const struct pace_settings *set, u64 now)
@@ -878,13 +858,13 @@ static inline void pace_leave_startup(struct pace *pace, const struct pace_setti
 static inline void pace_start_up(struct pace *pace, const struct pace_settings *set,
 				 const struct pace_ack *ack, u64 packets)
 {
-	bool queued = pace->queue > pace_max(pace->base.base / 8, PACE_STARTUP_EXIT);
+	bool queued = pace->queue > max_u64(pace->base.base / 8, PACE_STARTUP_EXIT);
 
 	pace->queued_run = queued ? pace->queued_run + packets : 0;
 	if (pace->queued_run <
-	    pace_max(PACE_STARTUP_RUN * PACE_ONE, pace->window / PACE_STARTUP_RUN)) {
+	    max_u64(PACE_STARTUP_RUN * PACE_ONE, pace->window / PACE_STARTUP_RUN)) {
 		if (!ack->app_limited)
-			pace->window = pace_min(pace_min(pace->window + packets, pace->cap),
+			pace->window = min_u64(min_u64(pace->window + packets, pace->cap),
 						PACE_MAX_WINDOW);
 		return;
 	}
@@ -918,12 +898,12 @@ static inline void pace_face_rivals(struct pace *pace, const struct pace_ack *ac
 	if (!pace->base.rivals || pace_noisy(&pace->elasticity)) {
 		pace->rival_window = 0;
 		pace->peak = pace->queue <= pace_nothing(pace) ? pace->window :
-								 pace_max(pace->peak, pace->window);
+								 max_u64(pace->peak, pace->window);
 	} else if (!pace->rival_window) {
 		pace->rival_window = pace->peak;
 	} else if (!pace->base.searching && !ack->app_limited) {
 		pace->rival_window += PACE_RIVAL_INCREASE * packets * PACE_ONE / pace->rival_window;
-		pace->rival_window = pace_min(pace->rival_window, PACE_MAX_WINDOW);
+		pace->rival_window = min_u64(pace->rival_window, PACE_MAX_WINDOW);
 	}
 }
 
@@ -941,8 +921,8 @@ static inline void pace_on_sent(struct pace *pace, const struct pace_settings *s
 				bool was_idle)
 {
 	if (was_idle && pace->delivered > 0 && !pace->startup &&
-	    pace_less(now, pace->last_ack_at) > PACE_PAUSE) {
-		pace->cap = pace_min(pace->cap, set->initial_window);
+	    sub_u64(now, pace->last_ack_at) > PACE_PAUSE) {
+		pace->cap = min_u64(pace->cap, set->initial_window);
 		pace_update_window(pace, set, now);
 	}
 }
@@ -954,7 +934,7 @@ PACE_FN void pace_on_ack(struct pace *pace, const struct pace_settings *set,
 	bool settling;
 	u32 seen;
 
-	pace->delivered = pace_add(pace->delivered, ack->bytes);
+	pace->delivered = add_u64(pace->delivered, ack->bytes);
 	pace->last_ack_at = ack->now;
 	if (!ack->has_packet)
 		return;
@@ -967,8 +947,8 @@ PACE_FN void pace_on_ack(struct pace *pace, const struct pace_settings *set,
 	settling = pace_settling(&pace->base, ack->now);
 	pace_rate_on_ack(&pace->rate, set, ack->now, packets, settling || ack->app_limited);
 	pace_ask(pace, set, ack, settling);
-	pace->queue = pace_less(ack->rtt, pace_reach(pace));
-	pace->cap = pace_add(pace->cap, packets);
+	pace->queue = sub_u64(ack->rtt, pace_reach(pace));
+	pace->cap = add_u64(pace->cap, packets);
 	if (pace->startup) {
 		pace_start_up(pace, set, ack, packets);
 		return;
@@ -982,7 +962,7 @@ PACE_FN void pace_on_ack(struct pace *pace, const struct pace_settings *set,
 /* Half of what the window takes at the latest RTT, after slow start. */
 static inline u64 pace_half_rate(const struct pace *pace, u64 latest_us)
 {
-	return pace->window / 2 * PACE_SECOND / pace_max(latest_us, 1000);
+	return pace->window / 2 * PACE_SECOND / max_u64(latest_us, 1000);
 }
 
 /* A lost or marked packet: at most one reduction per round trip among rivals. */
@@ -993,7 +973,7 @@ static inline void pace_congestion(struct pace *pace, const struct pace_settings
 	if (pace->rival_window > 0 && loss->newest >= pace->reduced_at) {
 		pace->reduced_at = loss->next;
 		pace->rival_window =
-			pace_max(pace->rival_window * PACE_RIVAL_CUT / 10, set->min_window);
+			max_u64(pace->rival_window * PACE_RIVAL_CUT / 10, set->min_window);
 	}
 	pace_update_window(pace, set, loss->now);
 }
@@ -1018,7 +998,7 @@ PACE_FN void pace_on_mark(struct pace *pace, const struct pace_settings *set,
 		pace_rate_raise(&pace->rate, pace_half_rate(pace, mark->rtt));
 		pace_leave_startup(pace, set, mark->now);
 	}
-	pace_congestion(pace, set, mark, pace_min(mark->amount, 1 << 20) * PACE_ONE);
+	pace_congestion(pace, set, mark, min_u64(mark->amount, 1 << 20) * PACE_ONE);
 }
 
 PACE_FN void pace_on_timeout(struct pace *pace, const struct pace_settings *set, u64 now)
@@ -1048,7 +1028,7 @@ static inline void pace_on_spurious_timeout(struct pace *pace, const struct pace
 
 static inline void pace_on_late_packet(struct pace *pace, u64 bytes)
 {
-	pace->delivered = pace_add(pace->delivered, bytes);
+	pace->delivered = add_u64(pace->delivered, bytes);
 }
 
 static inline void pace_on_path_change(struct pace *pace, u64 now)

@@ -18,8 +18,7 @@ use crate::options::{Verbosity, whole};
   cellpace kernel watch --count 1 --json -
   cellpace kernel watch --dashboard 9100
 
-All network namespaces are shown. Reading costs processor time only when it is done; a controller
-in the kernel does nothing for who does not look. Needs CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN.")]
+All network namespaces are shown. Only a reading costs processor time. Needs CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN.")]
 pub(crate) struct WatchArgs {
     /// Which controller
     #[arg(long, value_name = "CONTROLLER", default_value = "pace", value_parser = super::native_names())]

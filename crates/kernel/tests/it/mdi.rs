@@ -82,7 +82,7 @@ fn same(name: &str, found: &[[u32; 2]], vector: &[VectorStep]) {
 }
 
 /// What BPF made, or nothing, said, where it is not permitted.
-fn permitted<T>(result: Result<T, NativeError>) -> Option<T> {
+pub(crate) fn permitted<T>(result: Result<T, NativeError>) -> Option<T> {
     let denied = |error: &NativeError| match error {
         NativeError::NoBtf { .. } | NativeError::Kernel(_) | NativeError::NoLinks => true,
         NativeError::Bpf { source, .. } => source.kind() == ErrorKind::PermissionDenied,

@@ -1,7 +1,6 @@
 //! Controllers that run in the kernel by themselves. Needs root and a kernel that permits it; says so where it
 //! is not tested.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
@@ -12,53 +11,17 @@ use cellpace_kernel::native::{
     move_sockets, remove,
 };
 use cellpace_kernel::{pins, select_named};
-use libbpf_rs::ErrorKind;
 
-/// A name of this test's own, free again at the end, whatever happens.
-struct Name(String);
+use crate::mdi::permitted;
+use crate::pins::Name;
 
-impl Name {
-    fn new(letter: char) -> Self {
-        Self(format!("cp_n{letter}{:x}", std::process::id()))
-    }
-
-    fn installation(&self, controller: &str) -> NativeInstallation {
-        let spec: ControllerSpec = controller.parse().unwrap();
-        let words = spec.kernel_settings().unwrap().words;
-        NativeInstallation {
-            name: self.0.clone(),
-            controller: controller.to_owned(),
-            ..NativeInstallation::new(NativeController::of(spec.name()).unwrap(), words)
-        }
-    }
-
-    fn is_listed(&self) -> bool {
-        let names = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
-        names.unwrap().split_whitespace().any(|listed| listed == self.0)
-    }
-}
-
-impl Drop for Name {
-    fn drop(&mut self) {
-        let _ = remove(&self.0);
-        assert!(!self.is_listed() || thread::panicking());
-    }
-}
-
-/// `None`, and a line that says why, where BPF is not permitted.
-fn permitted<T>(result: Result<T, NativeError>) -> Option<T> {
-    let denied = |error: &NativeError| match error {
-        NativeError::NoBtf { .. } | NativeError::Kernel(_) => true,
-        NativeError::Bpf { source, .. } => source.kind() == ErrorKind::PermissionDenied,
-        _ => false,
-    };
-    match result {
-        Ok(value) => Some(value),
-        Err(error) if denied(&error) => {
-            cellpace_testing::skip(error);
-            None
-        }
-        Err(error) => panic!("{error}"),
+fn installation(name: &Name, controller: &str) -> NativeInstallation {
+    let spec: ControllerSpec = controller.parse().unwrap();
+    let words = spec.kernel_settings().unwrap().words;
+    NativeInstallation {
+        name: name.0.clone(),
+        controller: controller.to_owned(),
+        ..NativeInstallation::new(NativeController::of(spec.name()).unwrap(), words)
     }
 }
 
@@ -102,7 +65,7 @@ fn is_installed_changed_seen_and_removed(
     controllers: [&str; 2],
 ) {
     let name = Name::new(letter);
-    let Some(done) = permitted(install(&name.installation(controllers[0]))) else { return };
+    let Some(done) = permitted(install(&installation(&name, controllers[0]))) else { return };
     assert_eq!(done, Done::New);
     assert!(pins(&name.0).exists());
     let (mut sender, receiver) = connection(&name.0);
@@ -116,7 +79,7 @@ fn is_installed_changed_seen_and_removed(
     assert!(socket.window >= 2 && socket.base_us > 0 && socket.packet > 1000, "{socket:?}");
     assert!(socket.acked > MEGABYTES * 500_000 && socket.segments > 10, "{socket:?}");
     // Other parameters, with the connection under the same program.
-    assert_eq!(install(&name.installation(controllers[1])).unwrap(), Done::Changed);
+    assert_eq!(install(&installation(&name, controllers[1])).unwrap(), Done::Changed);
     let known = installed(&name.0).unwrap().unwrap();
     assert_eq!((known.controller.as_str(), known.sockets), (controllers[1], 1));
     assert!(known.pinned && !known.everyone && known.installed_at > 1_700_000_000);
@@ -136,7 +99,7 @@ fn is_installed_changed_seen_and_removed(
 #[test]
 fn a_name_that_the_kernel_has_itself_stays_the_kernels() {
     let settings =
-        NativeInstallation { name: "reno".to_owned(), ..Name::new('b').installation("pace") };
+        NativeInstallation { name: "reno".to_owned(), ..installation(&Name::new('b'), "pace") };
     match install(&settings) {
         Err(NativeError::Foreign(_)) => {}
         result => assert!(permitted(result).is_none(), "reno is the kernel's"),

@@ -9,14 +9,14 @@ use cellpace_kernel::facts::{Facts, btf_path, running_variant};
 use cellpace_kernel::install::{InstallError, InstallOptions, install};
 use cellpace_kernel::load::{CELLPACE, open_object, suffix};
 use cellpace_kernel::mdi::{self, Done, Loaded, NativeError, TableInstallation};
-use cellpace_kernel::{KernelError, installed, pins, remove, table};
+use cellpace_kernel::{KernelError, installed, native, pins, remove, table};
 use libbpf_rs::{ErrorKind, MapCore};
 
 /// A name of this test's own, free again at the end, whatever happens.
-struct Name(String);
+pub(crate) struct Name(pub(crate) String);
 
 impl Name {
-    fn new(letter: char) -> Self {
+    pub(crate) fn new(letter: char) -> Self {
         Self(format!("cp_{letter}{:x}", std::process::id()))
     }
 
@@ -30,7 +30,7 @@ impl Name {
         TableInstallation { name: self.0.clone(), ..TableInstallation::new(flat) }
     }
 
-    fn is_listed(&self) -> bool {
+    pub(crate) fn is_listed(&self) -> bool {
         let names = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
         names.unwrap().split_whitespace().any(|listed| listed == self.0)
     }
@@ -40,6 +40,7 @@ impl Drop for Name {
     fn drop(&mut self) {
         let _ = remove(&self.0);
         let _ = table::remove(&self.0);
+        let _ = native::remove(&self.0);
         assert!(!self.is_listed() || std::thread::panicking());
     }
 }
