@@ -44,7 +44,7 @@ mod with_program {
     use crate::kernel::InstallArgs;
 
     use super::{CommandError, ExitCode, is_default, ours, print};
-    use cellpace_kernel::native::put_back;
+    use cellpace_kernel::native::set_default;
 
     pub(in crate::kernel) fn install(
         spec: &ControllerSpec,
@@ -91,7 +91,7 @@ mod with_program {
         if !is_default(name) {
             return Ok(false);
         }
-        put_back(name).map_err(|error| {
+        set_default(name).map_err(|error| {
             CommandError::failed(format!("net.ipv4.tcp_congestion_control: {error}"))
         })?;
         Ok(true)

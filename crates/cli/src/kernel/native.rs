@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use cellpace_base::utc_text;
-use cellpace_kernel::native::{self, InstalledNative, NativeController, default_here, put_back};
+use cellpace_kernel::native::{self, InstalledNative, NativeController, default_here, set_default};
 use cellpace_kernel::{KernelError, NAME};
 use serde_json::{Value, json};
 
@@ -84,7 +84,7 @@ pub(super) fn remove(
     let known = native::installed(name).map_err(CommandError::failed)?;
     let default = known.as_ref().and_then(|known| given_up(known, default_here().as_deref()));
     if let Some(before) = &default {
-        put_back(before).map_err(|error| {
+        set_default(before).map_err(|error| {
             CommandError::failed(format!("net.ipv4.tcp_congestion_control={before}: {error}"))
         })?;
     }

@@ -149,7 +149,7 @@ pub fn default_here() -> Option<String> {
 ///
 /// # Errors
 /// When this process may not, or the kernel has none of that name.
-pub fn put_back(name: &str) -> io::Result<()> {
+pub fn set_default(name: &str) -> io::Result<()> {
     fs::write(DEFAULT, name)
 }
 

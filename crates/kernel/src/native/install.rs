@@ -91,7 +91,7 @@ pub fn install(settings: &NativeInstallation) -> Result<Done, NativeError> {
 }
 
 fn make_default(name: &str) -> Result<(), NativeError> {
-    about::put_back(name)
+    about::set_default(name)
         .map_err(KernelError::system("setting net.ipv4.tcp_congestion_control"))
         .map_err(NativeError::from)
 }

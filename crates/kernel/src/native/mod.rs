@@ -10,7 +10,7 @@ pub(crate) mod removal;
 #[cfg(feature = "install")]
 mod sockets;
 
-pub use about::{InstalledNative, NativeController, default_here, installed, put_back, remove};
+pub use about::{InstalledNative, NativeController, default_here, installed, remove, set_default};
 #[cfg(feature = "install")]
 pub use install::{NativeInstallation, install};
 #[cfg(feature = "install")]
