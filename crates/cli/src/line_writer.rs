@@ -156,7 +156,7 @@ impl LineQueue {
         state.reported_at = Some(Instant::now());
         let dropped = std::mem::take(&mut state.unreported);
         let why = state.failed.as_deref().unwrap_or("its reader does not read");
-        Some(format!("{}: {dropped} lines were dropped: {why}", self.name))
+        Some(format!("{}: {} dropped: {why}", self.name, lines_were(dropped)))
     }
 
     fn write_to(&self, mut target: Target) {
@@ -182,7 +182,7 @@ impl LineQueue {
         if self.name == "stderr" && state.unreported > 0 {
             let dropped = std::mem::take(&mut state.unreported);
             let text =
-                format!("cellpace: {dropped} lines were dropped before these: nothing read\n");
+                format!("cellpace: {} dropped before these: nothing read\n", lines_were(dropped));
             lines.splice(0..0, text.into_bytes());
         }
         (lines, std::mem::take(&mut state.reopen))
@@ -526,6 +526,10 @@ pub(crate) fn dropped_lines(command: &str) -> MetricFamily {
     )
 }
 
+fn lines_were(count: u64) -> String {
+    if count == 1 { "1 line was".to_owned() } else { format!("{count} lines were") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -553,7 +557,7 @@ mod tests {
         queue.put(&vec![b'x'; MAX_WAITING]);
         assert_eq!(queue.put(b"a\n"), None);
         let (lines, _) = queue.next();
-        assert!(lines.starts_with(b"cellpace: 1 lines were dropped before these: nothing read\nx"));
+        assert!(lines.starts_with(b"cellpace: 1 line was dropped before these: nothing read\nx"));
     }
 
     #[test]

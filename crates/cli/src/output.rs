@@ -19,6 +19,11 @@ use crate::line_writer::{LineWriter, service_stderr, service_stdout};
 
 /// Prints text for people to standard output. A reader that went away (`| head`) is not an error.
 pub(crate) fn print(text: &str) -> Result<(), CommandError> {
+    print_while_read(text).map(drop)
+}
+
+/// The same for a command that prints again and again: returns whether the reader is still there.
+pub(crate) fn print_while_read(text: &str) -> Result<bool, CommandError> {
     print_bytes(lines(text).as_bytes())
 }
 
@@ -45,17 +50,16 @@ pub(crate) fn print_lines(text: &str, to_stderr: bool) {
     }
 }
 
-fn print_bytes(bytes: &[u8]) -> Result<(), CommandError> {
+fn print_bytes(bytes: &[u8]) -> Result<bool, CommandError> {
     if let Some(stdout) = service_stdout() {
         stdout.put(bytes);
-        return Ok(());
+        return Ok(true);
     }
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(CommandError::failed(format!("standard output: {error}")))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(CommandError::failed(format!("standard output: {error}"))),
     }
 }
 
@@ -124,7 +128,7 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), CommandError> {
 /// Writes bytes to a file, or to standard output for `-`.
 pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), CommandError> {
     if is_stdout(path) {
-        return print_bytes(bytes);
+        return print_bytes(bytes).map(drop);
     }
     write_atomically(path, bytes).map_err(CommandError::failed)
 }

@@ -73,7 +73,7 @@ mod readings {
     use super::{CommandError, ExitCode, Span, WatchArgs};
     use crate::dashboard::OpenDashboard;
     use crate::kernel::{native::ours, without_program};
-    use crate::output::{append, is_stdout, print};
+    use crate::output::{append, is_stdout, print_while_read};
     use crate::progress::{end_cleanly_on_ctrl_c, interrupted, service_exit_code};
 
     /// Rows of a reading on a terminal; the busiest come first.
@@ -102,14 +102,16 @@ mod readings {
             let sockets = watch.read().map_err(CommandError::failed)?;
             samples.take(&args.cc, &sockets);
             shown.update(&sockets);
-            match &lines {
-                Some(lines) => lines.put(line(&sockets).as_bytes()),
-                None if args.json.is_some() => print(&line(&sockets))?,
-                None if dashboard.is_none() => print(&table(&sockets))?,
-                None => {}
-            }
+            let is_read = match &lines {
+                Some(lines) => {
+                    lines.put(line(&sockets).as_bytes());
+                    true
+                }
+                None if args.json.is_some() => print_while_read(&line(&sockets))?,
+                None => dashboard.is_some() || print_while_read(&table(&sockets))?,
+            };
             left = left.map(|left| left - 1);
-            if left == Some(0) {
+            if !is_read || left == Some(0) {
                 break;
             }
             rest(args.every);

@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -129,4 +129,46 @@ fn an_installation_that_is_killed_leaves_nothing_that_is_in_the_way() {
         assert_eq!(removed.code, Some(i32::from(!is_there && step % 2 == 1)), "{}", removed.stderr);
         assert!(!place.is_listed() && !pins(&place.name).exists(), "step {step}");
     }
+}
+
+/// Only the first network namespace may have a default that is for privileged users.
+#[test]
+fn a_default_that_the_namespace_refuses_changes_nothing() {
+    let Some(place) = Place::new() else { return };
+    apart(move || {
+        let refused = "in a network namespace other than the first the default is for everyone: \
+                       add --everyone";
+        place.kernel("install --cc pace --default").complains(1, refused);
+        assert!(!place.is_listed() && !pins(&place.name).exists());
+        place.good("install --cc pace --default --everyone");
+        let before = place.json()["native"].take();
+        place.kernel("install --cc pace:empty=2%").complains(1, refused);
+        assert_eq!((place.json()["native"].take(), default()), (before, place.name.clone()));
+        place.good("remove --cc pace");
+    });
+}
+
+/// As `cellpace kernel watch | head -1`.
+#[test]
+fn a_watch_whose_reader_goes_away_ends() {
+    let Some(place) = Place::new() else { return };
+    place.good("install --cc copa");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cellpace"));
+    command.args(["kernel", "watch", "--cc", "copa", "--every", "20ms", "--name", &place.name]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert!(ended(&mut child), "the watch goes on");
+    place.good("remove --cc copa");
+}
+
+fn ended(child: &mut Child) -> bool {
+    for _ in 0..500 {
+        if child.try_wait().unwrap().is_some() {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    false
 }

@@ -145,6 +145,16 @@ pub fn default_here() -> Option<String> {
     fs::read_to_string(DEFAULT).ok().map(|text| text.trim_end().to_owned())
 }
 
+/// Whether the default of this network namespace may be a congestion control that is for privileged users:
+/// only in the first one, in which the list of those for everyone can be written.
+#[cfg(feature = "install")]
+pub(crate) fn is_first_namespace() -> bool {
+    use std::os::unix::fs::MetadataExt;
+
+    let list = fs::metadata("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
+    list.map_or(true, |facts| facts.mode() & 0o200 != 0)
+}
+
 /// Makes a congestion control the default of this network namespace.
 ///
 /// # Errors

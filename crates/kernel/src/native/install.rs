@@ -71,21 +71,28 @@ pub(crate) fn program_hash(native: NativeController) -> u64 {
 pub fn install(settings: &NativeInstallation) -> Result<Done, NativeError> {
     let NativeInstallation { name, everyone, .. } = settings;
     let known = about::installed(name)?;
+    let is_default = about::default_here().as_ref() == Some(name);
+    if (settings.default || is_default) && !everyone && !about::is_first_namespace() {
+        return Err(NativeError::ForEveryone);
+    }
     let mut about = About::of(settings, known.as_ref());
     let done = match &known {
         Some(known) if about.is_same(known, *everyone) => change(settings, &about)?,
         _ => load(settings, &about)?,
     };
-    if settings.default {
-        let default = about::default_here().filter(|default| default != name);
-        if let Some(default) = default {
-            about.before = default;
-            change(settings, &about)?;
+    if !settings.default && !is_default {
+        return Ok(done);
+    }
+    if let Some(default) = about::default_here().filter(|_| !is_default) {
+        about.before = default;
+        change(settings, &about)?;
+    }
+    // Also where it is the default: that points at the program of before, whatever its name means now.
+    if let Err(error) = make_default(name) {
+        if done == Done::New {
+            about::remove(name)?;
         }
-        make_default(name)?;
-    } else if about::default_here().as_ref() == Some(name) {
-        // The default points at the program of before, whatever its name means now.
-        make_default(name)?;
+        return Err(error);
     }
     Ok(done)
 }

@@ -62,6 +62,11 @@ pub enum NativeError {
     /// The kernel cannot replace a congestion control that is in use.
     #[error("{NO_LINKS}")]
     NoLinks,
+    /// It would be the default of a network namespace in which it may not.
+    #[error(
+        "in a network namespace other than the first the default is for everyone: add --everyone"
+    )]
+    ForEveryone,
     /// bpffs cannot be mounted.
     #[error(transparent)]
     Bpffs(#[from] InstallError),
