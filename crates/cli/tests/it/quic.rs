@@ -255,7 +255,7 @@ fn a_file_that_cannot_be_read_on_is_named() {
     }
 }
 
-/// The runtime of tokio would panic.
+/// The runtime of tokio would panic. A limit of 10 leaves 7 beside the three standard ones, and 8 are needed.
 #[test]
 fn too_few_descriptors_to_begin_are_an_error_with_what_to_do() {
     let folder = Folder::new();
@@ -266,7 +266,7 @@ fn too_few_descriptors_to_begin_are_an_error_with_what_to_do() {
         &["proxy", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:9"],
     ];
     for args in commands {
-        for most in 6..12 {
+        for most in 6..11 {
             let ended = with_descriptors(&mut cellpace(args), most).output().unwrap();
             let said = said(&ended);
             assert_eq!(ended.status.code(), Some(1), "{args:?} with {most}: {said}");
@@ -310,7 +310,8 @@ fn a_file_over_a_cellular_link_is_whole() {
     assert_eq!(blake3::hash(&folder.read("copy")), expected);
 }
 
-/// Heavy loss leaves many holes in what has arrived: each transfer must be whole all the same.
+/// Heavy loss leaves many holes in what has arrived: each transfer must be whole all the same. A
+/// handshake that loses its last flight seven times is given up; it has moved nothing and is tried again.
 #[test]
 fn files_are_whole_after_a_path_that_loses_a_third() {
     if !links::possible() {
@@ -325,9 +326,13 @@ fn files_are_whole_after_a_path_that_loses_a_third() {
     let sender = format!(
         "'{program}' send $CELLPACE_PEER:4433 --quic original --cc fixed:cwnd=6000pkts --timeout 60s"
     );
+    let attempts = format!(
+        "attempts() {{ for attempt in 1 2 3; do said=$({sender} 2>&1) && return 0; echo \"$said\" >&2; \
+         case $said in *'during the handshake'*) ;; *) return 1;; esac; done; return 1; }}"
+    );
     // Four at a time.
     let inside = format!(
-        "failed=0; for round in 1 2 3 4 5; do of=; for one in 1 2 3 4; do {sender} >&2 & of=\"$of $!\"; done; \
+        "{attempts}; failed=0; for round in 1 2 3 4 5; do of=; for one in 1 2 3 4; do attempts & of=\"$of $!\"; done; \
          for one in $of; do wait $one || failed=$((failed + 1)); done; done; exit $failed"
     );
     let link = "link --rtt 60ms --loss 30% --uplink-loss 30% --far";

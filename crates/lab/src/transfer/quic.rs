@@ -43,7 +43,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const PIECE: usize = 1 << 16;
 const MAX_FLOWS: u16 = 1000;
 /// How long a peer that connects may take to show who it is.
-const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIME: Duration = Duration::from_secs(30);
 /// So many times the connections of one network may be in their handshake, all networks together.
 const HANDSHAKING_NETWORKS: usize = 4;
 
