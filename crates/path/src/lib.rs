@@ -48,7 +48,7 @@ pub use error::{FieldError, PathError};
 pub use handover::{Handover, HandoverFailure, HandoverPlan, RateFactor, interrupted};
 pub use impair::{EcnRule, ImpairSpec};
 pub use jitter::JitterSpec;
-pub use link::Link;
+pub use link::{Link, SharedLink};
 pub use loss::{BurstLoss, LossModel, LossSpec};
 pub use packet::{DropReason, Fate, Packet, PacketRecord};
 pub use path::{Path, PathChange};

@@ -19,6 +19,94 @@ pub struct Link {
     next: Time,
 }
 
+/// A link that several users share, each with a queue of its own, in place of a [`Link`]: a cell.
+pub trait SharedLink: Send {
+    /// A packet reaches its queue at `now`, up to which the link has been advanced.
+    fn push_at(&mut self, now: Time, packet: Packet, fates: &mut Vec<PacketRecord>);
+
+    /// When something may leave, if anything waits.
+    fn next_deadline(&self) -> Option<Time>;
+
+    /// Delivers what leaves up to `now`.
+    fn advance(&mut self, now: Time, fates: &mut Vec<PacketRecord>);
+
+    /// Empties all queues at `now`, packets in service included.
+    fn take_all(&mut self, now: Time, fates: &mut Vec<PacketRecord>) -> Vec<Packet>;
+
+    /// Bytes in all queues and in service.
+    fn backlog(&self) -> u64;
+
+    /// Packets in all queues and in service.
+    fn packets(&self) -> usize;
+}
+
+/// What a path ends at: a link of its own, or one that several users share.
+pub(crate) enum PathEnd {
+    Own(Link),
+    Shared(Box<dyn SharedLink>),
+}
+
+impl PathEnd {
+    #[inline]
+    pub(crate) fn push_at(&mut self, now: Time, packet: Packet, fates: &mut Vec<PacketRecord>) {
+        match self {
+            Self::Own(link) => link.push_at(now, packet, fates),
+            Self::Shared(link) => link.push_at(now, packet, fates),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        match self {
+            Self::Own(link) => link.next_deadline(),
+            Self::Shared(link) => link.next_deadline(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn advance(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
+        match self {
+            Self::Own(link) => link.advance(now, fates),
+            Self::Shared(link) => link.advance(now, fates),
+        }
+    }
+
+    /// Empties it of everything that waits, packets in service included.
+    pub(crate) fn take_all(&mut self, now: Time, fates: &mut Vec<PacketRecord>) -> Vec<Packet> {
+        match self {
+            Self::Own(link) => link.take_all(now, fates),
+            Self::Shared(link) => link.take_all(now, fates),
+        }
+    }
+
+    /// Drops everything that waits, packets in service included.
+    pub(crate) fn drop_all(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
+        match self {
+            Self::Own(link) => link.drop_all(now, fates),
+            Self::Shared(link) => {
+                for mut packet in link.take_all(now, fates) {
+                    (packet.dequeued_at, packet.departed_at) = (now, now);
+                    fates.push(PacketRecord { packet, fate: Fate::Dropped(DropReason::Handover) });
+                }
+            }
+        }
+    }
+
+    pub(crate) fn backlog(&self) -> u64 {
+        match self {
+            Self::Own(link) => link.backlog(),
+            Self::Shared(link) => link.backlog(),
+        }
+    }
+
+    pub(crate) fn packets(&self) -> usize {
+        match self {
+            Self::Own(link) => link.packets(),
+            Self::Shared(link) => link.packets(),
+        }
+    }
+}
+
 impl Link {
     /// An idle link at time zero.
     pub fn new(queue: Box<dyn Queue>, schedule: Box<dyn Schedule>) -> Self {

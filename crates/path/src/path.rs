@@ -9,6 +9,7 @@ use crate::error::PathError;
 use crate::handover::interrupted;
 use crate::impair::Impairments;
 use crate::jitter::Jitter;
+use crate::link::{PathEnd, SharedLink};
 use crate::queue::Bottleneck;
 use crate::send_jitter::SendJitter;
 use crate::{
@@ -39,12 +40,12 @@ impl PathSpec {
         let next_change = self.handovers.first().map_or(Time::MAX, next_step);
         Ok(Path {
             delay: self.build_delay(delay_seed),
-            base_delay: self.build_base_delay(delay_seed),
+            base_delays: self.build_base_delay(delay_seed).into_iter().collect(),
             in_order: VecDeque::new(),
             out_of_order: BinaryHeap::new(),
             arrivals: 0,
             loss: self.build_loss(seed),
-            link: schedule.map(|schedule| Link::new(self.build_queue(seed), schedule)),
+            link: schedule.map(|of| PathEnd::Own(Link::new(self.build_queue(seed), of))),
             handovers: self.handovers.iter().copied().collect(),
             next_change,
             next: next_change,
@@ -182,7 +183,8 @@ pub struct PathChange {
 /// One direction of a path, advanced by the owner of the clock.
 pub struct Path {
     delay: Delay,
-    base_delay: Option<Delay>,
+    /// Those of the trace, and where all of the delay lies behind a link also of that link's.
+    base_delays: Vec<Delay>,
     /// Packets on their way to the queue that arrive in the order of entry: nearly all.
     in_order: VecDeque<WaitingPacket>,
     /// Those that arrive before one that entered earlier (of a flow with a longer way), by
@@ -190,7 +192,7 @@ pub struct Path {
     out_of_order: BinaryHeap<Reverse<WaitingPacket>>,
     arrivals: u64,
     loss: LossModel,
-    link: Option<Link>,
+    link: Option<PathEnd>,
     /// Handovers that are not over, in the order of time.
     handovers: VecDeque<Handover>,
     /// When the next of these begins or ends, as far as that does anything, or forwarded packets
@@ -232,7 +234,7 @@ impl Path {
     /// as that is the same for all packets of a flow, they arrive in the order of entry.
     pub fn push_after(&mut self, packet: Packet, extra: Span) {
         let mut at = self.delay.arrival(packet.sent_at);
-        if let Some(base) = &mut self.base_delay {
+        for base in &mut self.base_delays {
             at = base.arrival(at);
         }
         at += extra;
@@ -273,11 +275,15 @@ impl Path {
     }
 
     /// Takes over the delay that the trace of another path brings, for a link behind which all of the
-    /// delay lies. It must have none of its own.
+    /// delay lies.
     pub fn take_base_delay(&mut self, from: &mut Self) {
-        let taken = from.base_delay.take();
-        debug_assert!(taken.is_none() || self.base_delay.is_none(), "two base delays");
-        self.base_delay = taken.or(self.base_delay.take());
+        self.base_delays.append(&mut from.base_delays);
+    }
+
+    /// Ends at a link that several users share, in place of one of its own. Handovers, jitter and
+    /// impairments are those of this path.
+    pub fn end_at(&mut self, link: Box<dyn SharedLink>) {
+        self.link = Some(PathEnd::Shared(link));
     }
 
     /// When the model next wants to be advanced.
@@ -288,7 +294,7 @@ impl Path {
 
     /// To be called after each change but that of a packet that enters.
     fn look_ahead(&mut self) {
-        let departure = self.link.as_ref().and_then(Link::next_deadline);
+        let departure = self.link.as_ref().and_then(PathEnd::next_deadline);
         let late = self.jitter.as_ref().and_then(Jitter::next_deadline);
         let or_never = |time: Option<Time>| time.unwrap_or(Time::MAX);
         let behind = or_never(departure).min(or_never(late));
@@ -334,7 +340,7 @@ impl Path {
         }
         let interrupted = self.handovers.front().is_some_and(|handover| handover.at <= at);
         match &mut self.link {
-            Some(link) => link.push(packet, fates),
+            Some(link) => link.push_at(at, packet, fates),
             None if interrupted => self.held.push(packet),
             None => fates.push(PacketRecord { packet, fate: Fate::Delivered }),
         }
@@ -400,7 +406,7 @@ impl Path {
     /// those in the queue stay in it, and are dropped only where a new queue has no room.
     pub fn change(&mut self, now: Time, change: PathChange, fates: &mut Vec<PacketRecord>) {
         match (&mut self.link, change.schedule, change.queue) {
-            (Some(link), schedule, queue) => {
+            (Some(PathEnd::Own(link)), schedule, queue) => {
                 if let Some(queue) = queue {
                     link.change_queue(now, queue, fates);
                 }
@@ -408,17 +414,19 @@ impl Path {
                     link.change_schedule(now, schedule);
                 }
             }
-            (link @ None, Some(schedule), Some(queue)) => *link = Some(Link::new(queue, schedule)),
-            (None, _, _) => {}
+            (link @ None, Some(schedule), Some(queue)) => {
+                *link = Some(PathEnd::Own(Link::new(queue, schedule)));
+            }
+            (None | Some(PathEnd::Shared(_)), _, _) => {}
         }
         let latest = self.in_order.back().map_or(Time::ZERO, |waiting| waiting.at);
         if let Some(delay) = change.delay {
             self.delay.become_other(delay, latest);
         }
         if let Some(base) = change.base_delay {
-            match (&mut self.base_delay, base) {
+            match (self.base_delays.first_mut(), base) {
                 (Some(old), Some(new)) => old.become_other(new, latest),
-                (old, new) => *old = new,
+                (_, new) => self.base_delays = new.into_iter().collect(),
             }
         }
         if let Some(loss) = change.loss {
@@ -456,12 +464,12 @@ impl Path {
 
     /// Bytes at the bottleneck.
     pub fn backlog(&self) -> u64 {
-        self.link.as_ref().map_or(0, Link::backlog)
+        self.link.as_ref().map_or(0, PathEnd::backlog)
     }
 
     /// Packets in flight: in front of the queue, in it, and on the link.
     pub fn packets(&self) -> usize {
-        let at_link = self.link.as_ref().map_or(0, Link::packets);
+        let at_link = self.link.as_ref().map_or(0, PathEnd::packets);
         let late = self.jitter.as_ref().map_or(0, Jitter::packets);
         let waiting = self.in_order.len() + self.out_of_order.len() + self.held.len();
         waiting + self.forwarded.len() + at_link + late

@@ -136,10 +136,13 @@ pub fn flow_ends(
         (None, own) => Control::Library(own.unwrap_or(LibraryController::Cubic)),
     };
     let conditions = Conditions { control, acks: scenario.acks, seed };
+    let (start, stop) = (flow.start, flow.stop);
     Ok(Box::new(QuicFlow {
         zero,
         index,
-        ends: ends::pair(sender.stack, &conditions, zero)?,
+        start,
+        stop,
+        ends: ends::pair(sender.stack, &conditions, instant(zero, start))?,
         factory,
         handle: None,
         before: SenderTotals::default(),
@@ -156,6 +159,10 @@ pub fn flow_ends(
 struct QuicFlow {
     zero: Instant,
     index: u32,
+    /// The handshake begins then.
+    start: Time,
+    /// From then on the sender sends nothing and hears nothing, as if its program had ended.
+    stop: Time,
     /// Sender, receiver.
     ends: [Box<dyn End + Send>; 2],
     factory: Option<Arc<Factory>>,
@@ -179,14 +186,14 @@ struct QuicFlow {
 impl FlowEnds for QuicFlow {
     fn next_deadline(&self) -> Time {
         match self.is_touched {
-            true => Time::ZERO,
+            true => self.start,
             false => self.due.unwrap_or(Time::MAX),
         }
     }
 
     fn receive(&mut self, now: Time, direction: usize, record: &PacketRecord) {
-        let Some(datagram) = self.arrived(record) else { return };
-        let instant = self.instant(now);
+        let Some(datagram) = self.arrived(record).filter(|_| now < self.stop) else { return };
+        let instant = instant(self.zero, now);
         self.is_touched = true;
         self.ends[1 - direction].receive(instant, datagram);
         if direction == 1 && self.factory.is_none() {
@@ -200,7 +207,14 @@ impl FlowEnds for QuicFlow {
         now: Time,
         push: &mut dyn FnMut(usize, Packet) -> bool,
     ) -> Result<(), SimError> {
-        let instant = self.instant(now);
+        if now < self.start {
+            return Ok(());
+        }
+        if now >= self.stop {
+            (self.is_touched, self.due) = (false, None);
+            return Ok(());
+        }
+        let instant = instant(self.zero, now);
         if self.due.is_some_and(|due| due <= now) {
             self.is_touched = true;
             self.ends.iter_mut().for_each(|end| end.on_deadline(instant));
@@ -306,10 +320,10 @@ impl QuicFlow {
             handle.lock().watch_rtts();
         }
     }
+}
 
-    fn instant(&self, time: Time) -> Instant {
-        self.zero + Duration::from_nanos(time.as_nanos())
-    }
+fn instant(zero: Instant, time: Time) -> Instant {
+    zero + Duration::from_nanos(time.as_nanos())
 }
 
 /// Instants before zero are zero.

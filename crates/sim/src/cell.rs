@@ -6,7 +6,8 @@ use cellpace_base::{ParamSet, Random, Span, Time, params, split_name};
 use cellpace_path::queue::Bottleneck;
 use cellpace_path::schedule::Schedule;
 use cellpace_path::{
-    DropReason, Fate, OPPORTUNITY_BYTES, Packet, PacketRecord, Queue, QueueSpec, TraceSpec,
+    DropReason, Fate, Handover, OPPORTUNITY_BYTES, Packet, PacketRecord, Queue, QueueSpec,
+    SharedLink, TraceSpec, interrupted,
 };
 
 use crate::SimError;
@@ -112,8 +113,14 @@ impl CellSpec {
         self.users.iter().position(|user| user.name == name)
     }
 
-    /// The channels of the users, over `shared` where they have none of their own.
-    fn channels(&self, shared: &TraceSpec, seed: u64) -> Result<Vec<Channel>, SimError> {
+    /// The channels of the users, over `shared` where they have none of their own. Handovers are the
+    /// cell's: they interrupt all users.
+    fn channels(
+        &self,
+        shared: &TraceSpec,
+        handovers: &[Handover],
+        seed: u64,
+    ) -> Result<Vec<Channel>, SimError> {
         let channel = |(index, user): (usize, &UserSpec)| {
             // Users over one generated channel of their own each would otherwise fade together.
             let seed = if index == 0 || user.trace.is_none() {
@@ -122,7 +129,7 @@ impl CellSpec {
                 Random::seeded(seed, USER_STREAM + index as u64).bits()
             };
             let trace = user.trace.as_ref().unwrap_or(shared);
-            Ok(Channel::new(trace.build(seed)?, self.tti))
+            Ok(Channel::new(trace.build(seed)?, handovers, self.tti))
         };
         self.users.iter().enumerate().map(channel).collect()
     }
@@ -132,11 +139,12 @@ impl CellSpec {
     pub(crate) fn offered(
         &self,
         shared: &TraceSpec,
+        handovers: &[Handover],
         seed: u64,
         end: Time,
         mut each: impl FnMut(Time, f64),
     ) -> Result<(), SimError> {
-        let mut channels = self.channels(shared, seed)?;
+        let mut channels = self.channels(shared, handovers, seed)?;
         for tti in 0..(end - Time::ZERO).as_nanos() / self.tti.as_nanos() {
             let best = channels.iter_mut().map(|channel| channel.take(tti)).fold(0.0, f64::max);
             each(Time::ZERO + self.tti * (tti + 1), best);
@@ -154,6 +162,8 @@ const USER_STREAM: u64 = 3000;
 struct Channel {
     schedule: Box<dyn Schedule>,
     tti: u64,
+    /// The ends of interruptions, over which nothing is spread.
+    interruptions: Vec<u64>,
     /// The opportunity before the next.
     last: u64,
     /// The TTI that `bytes` begins with.
@@ -166,8 +176,15 @@ struct Channel {
 const SPREAD: u64 = 10;
 
 impl Channel {
-    fn new(schedule: Box<dyn Schedule>, tti: Span) -> Self {
-        Self { schedule, tti: tti.as_nanos(), last: 0, first: 0, bytes: VecDeque::new() }
+    fn new(schedule: Box<dyn Schedule>, handovers: &[Handover], tti: Span) -> Self {
+        Self {
+            schedule: interrupted(schedule, handovers),
+            tti: tti.as_nanos(),
+            interruptions: handovers.iter().map(|handover| handover.end().as_nanos()).collect(),
+            last: 0,
+            first: 0,
+            bytes: VecDeque::new(),
+        }
     }
 
     /// What TTI number `tti` has in bytes; those before it are gone.
@@ -207,7 +224,9 @@ impl Channel {
         }
         // One at the very beginning belongs to the first TTI.
         let at = at.max(1);
-        let from = self.last.max(at.saturating_sub(SPREAD * self.tti)).min(at - 1);
+        let ended = self.interruptions.partition_point(|end| *end <= at);
+        let resumed = ended.checked_sub(1).map_or(0, |last| self.interruptions[last]);
+        let from = self.last.max(resumed).max(at.saturating_sub(SPREAD * self.tti)).min(at - 1);
         self.last = at;
         for tti in from / self.tti..=(at - 1) / self.tti {
             let (start, end) = (tti * self.tti, (tti + 1) * self.tti);
@@ -239,8 +258,6 @@ pub(crate) struct Cell {
     /// Who was served last.
     last: usize,
     drops: Drops,
-    /// Room for the packets that arrive at one instant.
-    arrived: Vec<PacketRecord>,
 }
 
 struct User {
@@ -259,7 +276,7 @@ impl Cell {
     pub(crate) fn new(
         spec: &CellSpec,
         user_of: Vec<usize>,
-        shared: &TraceSpec,
+        (shared, handovers): (&TraceSpec, &[Handover]),
         rtt: Span,
         seed: u64,
     ) -> Result<Self, SimError> {
@@ -276,7 +293,7 @@ impl Cell {
             served: 0.0,
             bytes: 0.0,
         };
-        let channels = spec.channels(shared, seed)?;
+        let channels = spec.channels(shared, handovers, seed)?;
         Ok(Self {
             tti: spec.tti,
             scheduler: spec.scheduler,
@@ -286,49 +303,7 @@ impl Cell {
             waiting: 0,
             last: 0,
             drops: Vec::new(),
-            arrived: Vec::new(),
         })
-    }
-
-    /// Takes the packets that the path has brought here at `now` and leaves in their place what
-    /// became of packets in the cell.
-    pub(crate) fn carry(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
-        let mut arrived = std::mem::take(&mut self.arrived);
-        std::mem::swap(&mut arrived, fates);
-        self.advance(now, fates);
-        for record in arrived.drain(..) {
-            match record.fate {
-                Fate::Delivered => self.push(record.packet, fates),
-                _ => fates.push(record),
-            }
-        }
-        self.arrived = arrived;
-    }
-
-    /// A packet reaches the queue of its user at `packet.enqueued_at`, up to which the cell must
-    /// have been [advanced](Self::advance).
-    fn push(&mut self, packet: Packet, fates: &mut Vec<PacketRecord>) {
-        let now = packet.enqueued_at;
-        if self.waiting == 0 {
-            self.pass_idle(now);
-        }
-        self.users[self.user_of[packet.flow as usize]].queue.enqueue(now, packet, &mut self.drops);
-        self.report_drops(now, fates);
-        self.count();
-    }
-
-    /// When something may leave, if anything waits.
-    pub(crate) fn next_deadline(&self) -> Option<Time> {
-        (self.waiting > 0).then(|| Time::ZERO + self.tti * (self.next_tti + 1))
-    }
-
-    /// Serves all TTIs that have ended at `now`.
-    fn advance(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
-        while let Some(end) = self.next_deadline().filter(|end| *end <= now) {
-            self.serve(end, fates);
-            self.next_tti += 1;
-            self.count();
-        }
     }
 
     /// TTIs that ended up to `now` served nobody, and their bytes are gone.
@@ -396,6 +371,10 @@ impl Cell {
         best.map(|(index, _)| index)
     }
 
+    fn deadline(&self) -> Option<Time> {
+        (self.waiting > 0).then(|| Time::ZERO + self.tti * (self.next_tti + 1))
+    }
+
     fn count(&mut self) {
         self.waiting = self.users.iter().map(User::packets).sum();
     }
@@ -406,6 +385,49 @@ impl Cell {
             packet.departed_at = now;
             fates.push(PacketRecord { packet, fate: Fate::Dropped(reason) });
         }
+    }
+}
+
+impl SharedLink for Cell {
+    fn push_at(&mut self, now: Time, packet: Packet, fates: &mut Vec<PacketRecord>) {
+        if self.waiting == 0 {
+            self.pass_idle(now);
+        }
+        self.users[self.user_of[packet.flow as usize]].queue.enqueue(now, packet, &mut self.drops);
+        self.report_drops(now, fates);
+        self.count();
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.deadline()
+    }
+
+    fn advance(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
+        while let Some(end) = self.deadline().filter(|end| *end <= now) {
+            self.serve(end, fates);
+            self.next_tti += 1;
+            self.count();
+        }
+    }
+
+    fn take_all(&mut self, now: Time, fates: &mut Vec<PacketRecord>) -> Vec<Packet> {
+        let mut packets = Vec::new();
+        for user in &mut self.users {
+            packets.extend(user.in_service.take().map(|(packet, _)| packet));
+            packets.extend(std::iter::from_fn(|| user.queue.dequeue(now, &mut self.drops)));
+        }
+        self.report_drops(now, fates);
+        self.count();
+        packets
+    }
+
+    fn backlog(&self) -> u64 {
+        let in_service = |user: &User| user.in_service.map_or(0, |(packet, _)| packet.size.into());
+        self.users.iter().map(|user| user.queue.bytes() + in_service(user)).sum()
+    }
+
+    fn packets(&self) -> usize {
+        self.waiting
     }
 }
 
@@ -457,7 +479,7 @@ mod tests {
     use super::*;
 
     fn channel(trace: &str, tti: Span) -> Channel {
-        Channel::new(trace.parse::<TraceSpec>().unwrap().build(1).unwrap(), tti)
+        Channel::new(trace.parse::<TraceSpec>().unwrap().build(1).unwrap(), &[], tti)
     }
 
     #[test]
@@ -482,10 +504,21 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_spread_over_an_interruption() {
+        let handover = ["5ms/20500us".parse().unwrap()];
+        let trace = "constant:12mbit".parse::<TraceSpec>().unwrap().build(1).unwrap();
+        let mut channel = Channel::new(trace, &handover, Span::from_millis(1));
+        let bytes: Vec<f64> = (0..40).map(|tti| channel.take(tti)).collect();
+        assert!(bytes[5..25].iter().all(|bytes| *bytes == 0.0), "{bytes:?}");
+        // The link has had half of this TTI, and an opportunity at its end.
+        assert!(bytes[..4].iter().chain(&bytes[25..]).all(|b| (b - 1500.0).abs() < 1e-6));
+    }
+
+    #[test]
     fn an_opportunity_at_the_very_beginning_is_the_first_ttis() {
         let trace = Trace::from_millis(vec![0, 0, 30]).unwrap();
         let trace = TraceSpec::recorded("from zero", trace.into());
-        let mut channel = Channel::new(trace.build(1).unwrap(), Span::from_millis(1));
+        let mut channel = Channel::new(trace.build(1).unwrap(), &[], Span::from_millis(1));
         assert!((channel.take(0) - 3000.0).abs() < 1e-6);
     }
 

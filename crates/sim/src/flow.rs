@@ -4,6 +4,7 @@ use cellpace_base::{Random, Rate, Span, Time};
 use cellpace_measure::{MeasuredWindow, VideoFigures, VideoFrame};
 use cellpace_path::{OPPORTUNITY_BYTES, Packet};
 
+use crate::chain_spec::LinkRoute;
 use crate::connection::{Connection, EndRules, WrapController};
 use crate::ends::{FlowEnds, FlowSample, SenderTotals};
 use crate::host::HostShare;
@@ -35,6 +36,8 @@ pub(crate) struct SimFlow {
     past: SenderCounts,
     /// Its own delay in each direction, on top of the path's.
     pub(crate) own_delay: OwnDelay,
+    /// The links over which its connections lead: with a proxy, those in front of it.
+    pub(crate) route: LinkRoute,
     /// Its ends, where they are not our own sender and receiver.
     pub(crate) other_ends: Option<Box<dyn FlowEnds>>,
     /// What it has in the host's queue, where the bottleneck is there.
@@ -50,6 +53,14 @@ pub(crate) struct OwnDelay {
 
 impl OwnDelay {
     pub(crate) const NONE: Self = Self { forward: Span::ZERO, reverse: Span::ZERO };
+
+    /// Half of this in each direction, or all of it on the way back.
+    pub(crate) fn of(rtt: Span, is_behind: bool) -> Self {
+        match is_behind {
+            true => Self { forward: Span::ZERO, reverse: rtt },
+            false => Self { forward: rtt / 2, reverse: rtt / 2 },
+        }
+    }
 }
 
 /// The random stream of a flow's frames.
@@ -68,7 +79,7 @@ impl SimFlow {
         index: u32,
         spec: FlowSpec,
         ends: EndRules,
-        own_delay: OwnDelay,
+        (route, own_delay): (LinkRoute, OwnDelay),
         host: Option<HostShare>,
         random: Random,
         transfers: Random,
@@ -94,6 +105,7 @@ impl SimFlow {
             cross: CrossTraffic::default(),
             past: SenderCounts::default(),
             own_delay,
+            route,
             other_ends: None,
             host,
         }

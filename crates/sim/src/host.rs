@@ -11,7 +11,8 @@ pub enum Bottleneck {
     #[default]
     Network,
     /// In the one host from which all flows leave, as where `tc` limits a server's own device. A
-    /// packet is in the queue as soon as it is sent, and the whole RTT lies behind the link.
+    /// packet is in the queue as soon as it is sent, and the whole RTT lies behind the link. In a
+    /// chain it is the first link.
     Sender(HostBuffers),
 }
 

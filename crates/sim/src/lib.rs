@@ -17,7 +17,6 @@
 #![forbid(unsafe_code)]
 
 mod cell;
-mod chain;
 mod chain_spec;
 mod connection;
 mod document;
@@ -25,11 +24,13 @@ mod ends;
 mod error;
 mod flow;
 mod host;
+mod links;
 mod observer;
 mod onoff;
 mod path_text;
 mod pieces;
 mod ping;
+mod proxy;
 mod relay;
 mod sampler;
 mod scenario;

@@ -2,11 +2,11 @@
 
 use cellpace_base::{Random, Rate, Span, SpanDistribution, Time};
 use cellpace_cc::{ControllerSpec, RtoRule};
-use cellpace_path::{
-    DuplexSpec, FieldError, Handover, HandoverPlan, ImpairSpec, SendJitterSpec, TraceSpec,
-};
+use cellpace_path::{DuplexSpec, FieldError, Handover, HandoverPlan, SendJitterSpec, TraceSpec};
 
-use crate::{AckPolicy, Bottleneck, CellSpec, ChainSpec, FlowTraffic, PingSpec, SimError};
+use crate::{
+    AckPolicy, Bottleneck, CellSpec, ChainSpec, FlowTraffic, HostBuffers, PingSpec, SimError,
+};
 
 /// One bottleneck and the flows that share it.
 #[derive(Debug, Clone)]
@@ -323,29 +323,16 @@ impl Scenario {
             }
         }
         self.pings.iter().try_for_each(|ping| is_of_cell("ping", ping.user.as_deref()))?;
-        if self.has_handovers() || self.link.down.impair != ImpairSpec::default() {
-            return Err("a cell goes neither with handovers nor with impairments of data".into());
-        }
-        if self.bottleneck.host().is_some() {
-            return Err("the bottleneck is either a cell or inside the sender".into());
+        if self.bottleneck.host().is_some() && self.chain.is_none() {
+            return Err("one link is either a cell or the sender's own device: give the device a \
+                        [path.NAME] in front of the cell"
+                .into());
         }
         Ok(())
     }
 
     fn check_bottleneck(&self) -> Result<(), String> {
-        let Some(buffers) = self.bottleneck.host() else { return Ok(()) };
-        buffers.check()?;
-        // That of the trace lies behind the sender, where the uplink's is already.
-        let has_base_delay =
-            |trace: Option<&TraceSpec>| trace.is_some_and(|trace| trace.base_delay().is_some());
-        if has_base_delay(self.link.down.trace.as_ref())
-            && has_base_delay(self.link.up.trace.as_ref())
-        {
-            return Err("with a bottleneck inside the sender, either `trace` or `uplink` has a \
-                        base delay of its own"
-                .into());
-        }
-        Ok(())
+        self.bottleneck.host().map_or(Ok(()), HostBuffers::check)
     }
 
     fn check_pings(&self) -> Result<(), String> {
@@ -372,10 +359,6 @@ impl Scenario {
         Ok(())
     }
 
-    fn has_handovers(&self) -> bool {
-        !self.handovers().is_empty() || !self.handover_plans.is_empty()
-    }
-
     fn changes_rtt(&self) -> bool {
         let rtts = self.handovers().iter().map(|handover| handover.rtt);
         let mut rtts = rtts.chain(self.handover_plans.iter().map(|plan| plan.rtt));
@@ -393,28 +376,35 @@ impl Scenario {
         for (index, flow) in self.flows.iter().enumerate() {
             chain.route(&flow.path).map_err(|why| format!("flow {}: path: {why}", index + 1))?;
         }
-        let own = self.flows.iter().any(|flow| flow.rtt.is_some() || !flow.path.is_empty());
-        if chain.proxy.is_some() && own {
-            return Err("pep: all flows lead over all links, without an RTT of their own".into());
+        let leaves_host =
+            |flow: &FlowSpec| chain.route(&flow.path).is_ok_and(|route| route.first == 0);
+        if self.bottleneck.host().is_some() && !self.flows.iter().all(leaves_host) {
+            return Err(format!(
+                "bottleneck: it is inside the sender, whose device is the first link: every `path` \
+                 begins with `{}`",
+                chain.before[0].name
+            ));
         }
-        let reverse = self.flows.iter().any(|flow| flow.reverse.is_some());
-        if self.bottleneck.host().is_some() || reverse {
-            return Err("links in series go neither with a bottleneck inside the sender nor with \
-                        `reverse`"
-                .into());
-        }
-        let is_video = |flow: &FlowSpec| matches!(flow.traffic, FlowTraffic::Video(_));
-        if chain.proxy.is_some() && self.flows.iter().any(is_video) {
-            return Err(
-                "pep: a video, which is not sent reliably, does not go through a proxy".into()
-            );
-        }
-        if chain.proxy.is_some() && self.flows.iter().any(|flow| flow.cc.is_none()) {
-            return Err(
-                "pep: traffic without a controller (udp) does not go through a proxy".into()
-            );
-        }
-        Ok(())
+        chain.proxy.as_ref().map_or(Ok(()), |_| self.check_proxied())
+    }
+
+    /// Refuses flows that no proxy can split.
+    fn check_proxied(&self) -> Result<(), String> {
+        let any = |is_so: fn(&FlowSpec) -> bool| self.flows.iter().any(is_so);
+        let why = if any(|flow| flow.rtt.is_some() || !flow.path.is_empty()) {
+            "all flows lead over all links, without an RTT of their own"
+        } else if any(|flow| matches!(flow.traffic, FlowTraffic::Video(_))) {
+            "a video, which is not sent reliably, does not go through a proxy"
+        } else if any(|flow| flow.cc.is_none()) {
+            "traffic without a controller (udp) does not go through a proxy"
+        } else if any(|flow| flow.reverse.is_some()) {
+            "a flow with `reverse`, whose reports travel on its data, does not go through a proxy"
+        } else if any(|flow| flow.stack.is_some()) {
+            "QUIC is encrypted from end to end, so that no proxy splits a flow with `stack`"
+        } else {
+            return Ok(());
+        };
+        Err(format!("pep: {why}"))
     }
 
     /// Refuses flows whose RTT is below that of the path, where it cannot be a part of it.

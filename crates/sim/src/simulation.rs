@@ -5,13 +5,12 @@ use std::sync::Arc;
 use cellpace_base::statistics::nearest_rank;
 use cellpace_base::{Span, Time};
 use cellpace_measure::{
-    ChainFigures, Figures, FlowEvents, RtoFigures, SenderFigures, Series, Transfer, TransferSummary,
+    Figures, FlowEvents, RtoFigures, SenderFigures, Series, Transfer, TransferSummary,
 };
 use cellpace_path::interrupted;
 use cellpace_path::radio::Drive;
 use cellpace_path::schedule::{capacity_between, capacity_bins};
 
-use crate::chain::ChainWorld;
 use crate::ends::FlowEnds;
 use crate::observer::{FlowView, Observer};
 use crate::transfer_tally::{SenderCounts, round_ms};
@@ -74,22 +73,7 @@ pub fn run_observed(
 /// ```
 pub struct Simulation {
     scenario: Scenario,
-    world: Running,
-}
-
-/// The flows of a run: over one link, or over several in series.
-enum Running {
-    OneLink(Box<World>),
-    Chain(Box<ChainWorld>),
-}
-
-impl Running {
-    fn new(scenario: &Scenario, ends: Vec<Option<Box<dyn FlowEnds>>>) -> Result<Self, SimError> {
-        Ok(match &scenario.chain {
-            Some(chain) => Self::Chain(Box::new(ChainWorld::new(scenario, chain)?)),
-            None => Self::OneLink(Box::new(World::new(scenario, ends)?)),
-        })
-    }
+    world: Box<World>,
 }
 
 impl Simulation {
@@ -102,11 +86,11 @@ impl Simulation {
     }
 
     /// The same with ends that are not the simulator's own for the flows, by number, for which `build`
-    /// returns some. They have data during the whole run, over one link.
+    /// returns some. They have data from their start to their stop, and keep to these themselves.
     ///
     /// # Errors
-    /// As for [`new`](Self::new), and when `build` fails or such a flow is to start, stop or have a
-    /// traffic of its own.
+    /// As for [`new`](Self::new), and when `build` fails or such a flow is to have a traffic of its
+    /// own or to go through a proxy.
     pub fn with_ends<E: From<SimError>>(
         scenario: &Scenario,
         mut build: impl FnMut(u32, &FlowSpec) -> Result<Option<Box<dyn FlowEnds>>, E>,
@@ -127,32 +111,23 @@ impl Simulation {
             }
             ends.push(of_flow);
         }
-        let world = Running::new(&scenario, ends)?;
+        let world = Box::new(World::new(&scenario, ends)?);
         Ok(Self { scenario, world })
     }
 
     /// The ends of a flow that are not the simulator's own.
     pub fn ends(&self, flow: usize) -> Option<&dyn FlowEnds> {
-        match &self.world {
-            Running::OneLink(world) => world.ends(flow),
-            Running::Chain(_) => None,
-        }
+        self.world.ends(flow)
     }
 
     /// The same, to be changed.
     pub fn ends_mut(&mut self, flow: usize) -> Option<&mut dyn FlowEnds> {
-        match &mut self.world {
-            Running::OneLink(world) => world.ends_mut(flow),
-            Running::Chain(_) => None,
-        }
+        self.world.ends_mut(flow)
     }
 
     /// How far the run has come.
     pub fn now(&self) -> Time {
-        match &self.world {
-            Running::OneLink(world) => world.now(),
-            Running::Chain(world) => world.now(),
-        }
+        self.world.now()
     }
 
     /// Whether it has come to its end.
@@ -178,19 +153,13 @@ impl Simulation {
         until: Time,
         observer: &mut impl Observer,
     ) -> Result<(), SimError> {
-        match &mut self.world {
-            Running::OneLink(world) => world.advance(until, observer),
-            Running::Chain(world) => world.advance(until, observer),
-        }
+        self.world.advance(until, observer)
     }
 
     /// The present connection of a flow, counted from 0, if it has one. Flows that send both ways
     /// have none to be seen.
     pub fn flow(&self, index: usize) -> Option<FlowView<'_>> {
-        match &self.world {
-            Running::OneLink(world) => world.flow(index),
-            Running::Chain(world) => world.flow(index),
-        }
+        self.world.flow(index)
     }
 
     /// What came out. What is left of the run is simulated first, unobserved.
@@ -199,14 +168,8 @@ impl Simulation {
     /// When more is in flight than memory should hold.
     pub fn finish(mut self) -> Result<Outcome, SimError> {
         self.advance(Time::MAX)?;
-        let (results, chain) = match self.world {
-            Running::OneLink(world) => (world.finish(), None),
-            Running::Chain(world) => {
-                let (results, figures) = world.finish();
-                (results, Some(figures))
-            }
-        };
-        conclude(&self.scenario, results, chain)
+        let results = self.world.finish(self.scenario.chain.as_ref());
+        conclude(&self.scenario, results)
     }
 }
 
@@ -215,23 +178,19 @@ fn check_other_ends(scenario: &Scenario, flow: &FlowSpec) -> Result<(), &'static
     if !matches!(flow.traffic, FlowTraffic::Bulk) || flow.cc.is_none() {
         return Err("flows of another stack always have data, and a controller");
     }
-    let is_whole = flow.start == Time::ZERO && flow.start_after.is_none() && flow.stop == Time::MAX;
-    if !is_whole || flow.reverse.is_some() {
-        return Err("flows of another stack last the whole run, and send one way");
+    if flow.reverse.is_some() {
+        return Err("flows of another stack send one way: `reverse` is for the built-in sprout");
     }
-    match scenario.chain {
-        Some(_) => Err("flows of another stack have one link"),
-        None => Ok(()),
+    match scenario.chain.as_ref().is_some_and(|chain| chain.proxy.is_some()) {
+        true => Err("QUIC is encrypted from end to end, so that no proxy splits its flows"),
+        false => Ok(()),
     }
 }
 
 /// Makes the outcome of what a run has left.
-pub(crate) fn conclude(
-    scenario: &Scenario,
-    mut results: Remains,
-    chain: Option<ChainFigures>,
-) -> Result<Outcome, SimError> {
+pub(crate) fn conclude(scenario: &Scenario, mut results: Remains) -> Result<Outcome, SimError> {
     let capacity = Capacity::offered(scenario)?;
+    let chain = results.chain;
     note_network(&mut results.transfers, scenario);
     let (mut figures, mut series) = results.collector.finish(capacity.in_window);
     figures.pings = results.pings;
@@ -346,7 +305,7 @@ fn offered_by_cell(scenario: &Scenario, cell: &CellSpec) -> Result<(Vec<u64>, u6
     let (bin, end) = (scenario.bin.as_nanos(), scenario.end());
     let mut bins = vec![0.0; scenario.duration.as_nanos().div_ceil(bin) as usize];
     let mut in_window = 0.0;
-    cell.offered(scenario.trace(), scenario.seed, end, |at, bytes| {
+    cell.offered(scenario.trace(), scenario.handovers(), scenario.seed, end, |at, bytes| {
         // A TTI belongs to the bin in which it ends, as a departure does.
         if let Some(sum) = bins.get_mut(((at.as_nanos() - 1) / bin) as usize) {
             *sum += bytes;

@@ -43,6 +43,9 @@ impl Timers {
     }
 }
 
+/// Bytes of a packet that carries nothing but an ack: IPv4, UDP and a small header.
+pub(crate) const ACK_BYTES: u32 = 60;
+
 /// The contents of an ack.
 #[derive(Clone)]
 pub(crate) struct AckMessage {
@@ -52,13 +55,33 @@ pub(crate) struct AckMessage {
     pub(crate) report: Option<Vec<u8>>,
     /// It is no ack, but a packet of a handshake or a request.
     pub(crate) leg: Option<Leg>,
+    /// The number below which the server may send to a proxy.
+    pub(crate) offer: Option<u64>,
 }
 
 impl AckMessage {
+    /// Nothing yet, of the connection with this generation.
+    pub(crate) const fn of(generation: u16) -> Self {
+        Self { generation, upto: None, report: None, leg: None, offer: None }
+    }
+
+    /// A packet of a handshake or a request.
+    pub(crate) fn leg(leg: Leg) -> Self {
+        Self { leg: Some(leg), ..Self::of(0) }
+    }
+
+    /// Bytes of its packet.
+    pub(crate) fn bytes(&self) -> u32 {
+        match self.leg {
+            Some(leg) => leg.bytes,
+            None => ACK_BYTES + self.report.as_ref().map_or(0, |report| report.len() as u32),
+        }
+    }
+
     /// The mere ack that `packet` is, unless it is more.
     fn in_packet(packet: &Packet) -> Option<Self> {
         let generation = u16::try_from(packet.id).ok()?;
-        Some(Self { generation, upto: Some(packet.tag), report: None, leg: None })
+        Some(Self { upto: Some(packet.tag), ..Self::of(generation) })
     }
 }
 
@@ -78,7 +101,7 @@ impl AckStore {
     #[inline]
     pub(crate) fn load(&mut self, packet: Packet, message: AckMessage) -> Packet {
         match message {
-            AckMessage { generation, upto: Some(upto), report: None, leg: None } => {
+            AckMessage { generation, upto: Some(upto), report: None, leg: None, offer: None } => {
                 Packet { id: generation.into(), tag: upto, ..packet }
             }
             _ => Packet { id: Self::FIRST_SLOT + self.put(message), ..packet },
@@ -113,11 +136,6 @@ impl AckStore {
         let slot = packet.id - Self::FIRST_SLOT;
         self.free.push(slot);
         let message = &mut self.slots[slot as usize];
-        AckMessage {
-            generation: message.generation,
-            upto: message.upto,
-            report: message.report.take(),
-            leg: message.leg,
-        }
+        AckMessage { report: message.report.take(), ..*message }
     }
 }

@@ -1,43 +1,42 @@
 //! The event loop.
 
+mod split;
+
 use std::collections::VecDeque;
 
 use cellpace_base::{Random, Span, Time};
 use cellpace_cc::Event;
-use cellpace_measure::{Collector, FlowSpan, MeasuredWindow, PingFigures, Transfer, VideoFigures};
-use cellpace_path::{DelaySpec, Fate, Handover, Packet, PacketRecord, Path, PathSpec};
+use cellpace_measure::{
+    ChainFigures, Collector, FlowSpan, MeasuredWindow, PingFigures, Transfer, VideoFigures,
+};
+use cellpace_path::{Fate, Handover, Packet, PacketRecord, Path};
 
-use crate::cell::Cell;
+use crate::chain_spec::{ChainSpec, LinkRoute, ProxySpec};
 use crate::connection::{EndRules, generation_of};
 use crate::ends::{FlowEnds, FlowNote, FlowSample};
 use crate::flow::{OwnDelay, SimFlow};
+use crate::links::{DelaySplit, Links};
 use crate::observer::{FlowView, Observer};
 use crate::ping::PingSeries;
+use crate::proxy::Proxy;
 use crate::sampler::{SampledFlow, SeriesSampler};
-use crate::send_jitter::{longest_delays, longest_delays_in_cell};
 use crate::timers::{AckMessage, AckStore, Timers};
 use crate::transfer_tally::SenderCounts;
 use crate::transfers::Leg;
 use crate::two_way::TwoWayFlow;
 use crate::{FlowSpec, Scenario, SimError};
 
-/// Bytes of a packet that carries nothing but an ack: IPv4, UDP and a small header.
-pub(crate) const ACK_BYTES: u32 = 60;
-
 pub(crate) struct World {
     now: Time,
     end: Time,
     window: MeasuredWindow,
-    forward: Path,
-    /// What the path leads to in place of a link of its own.
-    cell: Option<Cell>,
-    reverse: Path,
+    links: Links,
     flows: Vec<SimFlow>,
     /// Those of them whose ends are not our own.
     with_ends: Vec<usize>,
     /// Why one of these cannot go on.
     failed: Option<SimError>,
-    /// Their packets have the numbers behind those of the flows.
+    /// Over all links; their packets have the numbers behind those of the flows.
     pings: Vec<PingSeries>,
     /// What their packets need beyond the delay of the path.
     ping_delay: OwnDelay,
@@ -52,14 +51,8 @@ pub(crate) struct World {
     path_changes: VecDeque<Time>,
     /// When the observer next wants to see the flows.
     show_at: Option<Time>,
-}
-
-/// When the two directions of the path, and when anything at all, have something to do.
-struct Due {
-    forward: Time,
-    reverse: Time,
-    ping: Time,
-    next: Time,
+    /// What is in front of the last link, in a chain that has one.
+    proxy: Option<Box<Proxy>>,
 }
 
 /// What a run leaves.
@@ -74,6 +67,8 @@ pub(crate) struct Remains {
     /// The figures of each flow's frames, flow by flow.
     pub(crate) videos: Vec<Option<VideoFigures>>,
     pub(crate) pings: Vec<PingFigures>,
+    /// What happened on the links of a chain.
+    pub(crate) chain: Option<ChainFigures>,
 }
 
 /// Packets in flight at most, and packets that one flow may have to remember: some six gigabytes
@@ -82,7 +77,7 @@ pub(crate) struct Remains {
 const MAX_PACKETS: u64 = if usize::BITS < 64 { 1 << 18 } else { 1 << 22 };
 
 /// Keeps what waits in the network within memory.
-pub(crate) struct PacketRoom {
+struct PacketRoom {
     /// Packets and acks in flight.
     in_flight: u64,
     most: u64,
@@ -91,30 +86,30 @@ pub(crate) struct PacketRoom {
 }
 
 impl PacketRoom {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self { in_flight: 0, most: MAX_PACKETS, exceeded: false }
     }
 
     /// One more is in flight. Returns whether another may follow.
-    pub(crate) fn enter(&mut self) -> bool {
+    fn enter(&mut self) -> bool {
         self.in_flight += 1;
         !self.is_full()
     }
 
-    pub(crate) fn leave(&mut self, packets: usize) {
+    fn leave(&mut self, packets: usize) {
         self.in_flight -= packets as u64;
     }
 
-    pub(crate) fn remember(&mut self, packets: u64) {
+    fn remember(&mut self, packets: u64) {
         self.exceeded |= packets >= self.most;
     }
 
-    pub(crate) fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.exceeded || self.in_flight >= self.most
     }
 
     /// The run cannot go on at `now`.
-    pub(crate) fn error(&self, now: Time) -> SimError {
+    fn error(&self, now: Time) -> SimError {
         SimError::Invalid(format!(
             "{} packets are in flight or unanswered after {:.3} s, more than memory should hold; \
              give the queue a limit (droptail:2MB) or the flows smaller windows and rates",
@@ -130,20 +125,11 @@ impl World {
         scenario: &Scenario,
         mut other_ends: Vec<Option<Box<dyn FlowEnds>>>,
     ) -> Result<Self, SimError> {
-        let end = scenario.end();
-        let seeded = |stream| Random::seeded(scenario.seed, stream);
+        let (end, window) = (scenario.end(), window(scenario));
         let delays = DelaySplit::new(scenario);
-        let ends = EndRules { acks: scenario.acks, rto_rule: scenario.rto_rule, relay_room: None };
-        let mut flows: Vec<SimFlow> = (0..)
-            .zip(&scenario.flows)
-            .map(|(index, spec)| {
-                let random = seeded(1000 + u64::from(index));
-                let own_delay = delays.own(spec);
-                let host = scenario.bottleneck.host().map(|host| host.share(spec.cc.as_ref()));
-                let transfers = seeded(1_000_000 + u64::from(index));
-                SimFlow::new(index, spec.clone(), ends, own_delay, host, random, transfers)
-            })
-            .collect();
+        let routes = routes(scenario)?;
+        let links = Links::new(scenario, &routes, &delays, window)?;
+        let mut flows = flows(scenario, &routes, &delays);
         let mut with_ends = Vec::new();
         for (index, (flow, spec)) in flows.iter_mut().zip(&scenario.flows).enumerate() {
             let other = other_ends.get_mut(index).and_then(Option::take);
@@ -156,14 +142,12 @@ impl World {
         for (index, flow) in flows.iter().enumerate() {
             timers.arm(index, flow.next_deadline());
         }
-        let [forward, reverse] = paths(scenario, &delays)?;
+        let of_chain = |chain| Proxy::new(chain, end_rules(scenario), scenario.seed);
         Ok(Self {
             now: Time::ZERO,
             end,
-            window: window(scenario),
-            forward,
-            cell: cell(scenario)?,
-            reverse,
+            window,
+            links,
             pings: scenario.pings.iter().map(|ping| PingSeries::new(ping.clone(), end)).collect(),
             ping_delay: delays.general(),
             with_ends,
@@ -177,6 +161,7 @@ impl World {
             room: PacketRoom::new(),
             path_changes: signalled(scenario.handovers()),
             show_at: None,
+            proxy: scenario.chain.as_ref().and_then(of_chain).map(Box::new),
         })
     }
 
@@ -210,17 +195,17 @@ impl World {
             if self.room.is_full() {
                 return Err(self.room.error(self.now));
             }
-            let due = self.due();
-            if due.next > until {
+            let next = self.next_deadline();
+            if next > until {
                 break;
             }
-            self.now = due.next;
-            self.step(&due, observer);
+            self.now = next;
+            self.step(observer);
             if let Some(error) = self.failed.take() {
                 return Err(error);
             }
-            if self.show_at == Some(due.next) {
-                self.show_at = interval.map(|interval| due.next + interval);
+            if self.show_at == Some(next) {
+                self.show_at = interval.map(|interval| next + interval);
             }
         }
         self.now = self.now.max(until);
@@ -229,55 +214,60 @@ impl World {
 
     /// Asked once an event: this and what it calls is a tenth of a run.
     #[inline]
-    fn due(&self) -> Due {
+    fn next_deadline(&self) -> Time {
         let or_never = |time: Option<Time>| time.unwrap_or(Time::MAX);
-        let forward = or_never(self.forward.next_deadline());
-        let cell = self.cell.as_ref().and_then(Cell::next_deadline);
-        let forward = forward.min(or_never(cell));
-        let reverse = or_never(self.reverse.next_deadline());
         let path_change = or_never(self.path_changes.front().copied());
         let (timer, show) = (or_never(self.timers.next()), or_never(self.show_at));
-        let ping = self.pings.iter().map(PingSeries::next).min().unwrap_or(Time::MAX);
         let ends = self.with_ends.iter().filter_map(|index| self.ends(*index));
         let ends = ends.map(FlowEnds::next_deadline).min().unwrap_or(Time::MAX).max(self.now);
-        let next = forward
-            .min(reverse)
-            .min(ping)
+        let proxy = self.proxy.as_ref().map_or(Time::MAX, |proxy| proxy.next_deadline());
+        self.links
+            .next_deadline()
+            .min(self.next_ping())
             .min(ends)
             .min(path_change)
             .min(timer)
             .min(show)
-            .min(self.sampler.next);
-        Due { forward, reverse, ping, next }
+            .min(proxy)
+            .min(self.sampler.next)
+    }
+
+    #[inline]
+    fn next_ping(&self) -> Time {
+        self.pings.iter().map(PingSeries::next).min().unwrap_or(Time::MAX)
     }
 
     /// What happens at this instant, always in one order: samples and views of the past, then
-    /// deliveries, then acks, then a change of the path, then timers.
-    fn step(&mut self, due: &Due, observer: &mut impl Observer) {
+    /// deliveries in the order of data, then acks, then a change of the path, then timers.
+    fn step(&mut self, observer: &mut impl Observer) {
         let now = self.now;
         if self.sampler.next == now {
             self.sampler.take(&self.flows);
         }
         if self.show_at == Some(now) {
-            for index in 0..self.flows.len() {
-                let show = &mut |sample: FlowSample<'_>| {
-                    observer.on_interval(now, sample.view(index as u32));
-                };
-                self.flows[index].look(show);
+            self.show_flows(observer);
+        }
+        // What answers a delivery over no distance at all comes after the timers of this instant.
+        let is_up_due = self.links.is_up_due(now);
+        for link in 0..self.links.down.len() {
+            if is_due(&self.links.down[link], now) {
+                self.advance_down(link, observer);
             }
         }
-        if due.forward == now {
-            self.advance_forward(observer);
-        }
-        if due.reverse == now {
-            self.advance_reverse(observer);
+        for link in (0..self.links.up.len()).rev() {
+            if is_up_due && is_due(&self.links.up[link], now) {
+                self.advance_up(link, observer);
+            }
         }
         if self.path_changes.front() == Some(&now) {
             self.path_changes.pop_front();
             self.report_path_change(observer);
         }
-        if due.ping == now {
+        if self.next_ping() <= now {
             self.send_pings();
+        }
+        if self.proxy.is_some() {
+            self.run_proxy();
         }
         while self.timers.next().is_some_and(|time| time <= now) && !self.room.is_full() {
             self.fire_timer(observer);
@@ -286,14 +276,29 @@ impl World {
         for place in 0..self.with_ends.len() {
             self.turn_ends(self.with_ends[place], observer);
         }
+        if self.proxy.is_some() {
+            self.run_relays(observer);
+            self.end_relays(observer);
+        }
+    }
+
+    fn show_flows(&self, observer: &mut impl Observer) {
+        for (index, flow) in (0..).zip(&self.flows) {
+            flow.look(&mut |sample: FlowSample<'_>| {
+                observer.on_interval(self.now, sample.view(index));
+            });
+        }
     }
 
     /// Ends that are not our own take their turn.
     fn turn_ends(&mut self, index: usize, observer: &mut impl Observer) {
         let (now, room, collector) = (self.now, &mut self.room, &mut self.collector);
-        let mut paths = [&mut self.forward, &mut self.reverse];
-        let SimFlow { other_ends, host, own_delay: OwnDelay { forward, reverse }, .. } =
-            &mut self.flows[index];
+        let SimFlow { other_ends, host, own_delay, route, .. } = &mut self.flows[index];
+        let OwnDelay { forward, reverse } = *own_delay;
+        let mut ways = [
+            (&mut self.links.down[route.first], forward),
+            (&mut self.links.up[route.last], reverse),
+        ];
         let Some(ends) = other_ends else { return };
         let turned = ends.turn(now, &mut |direction, packet| {
             let host = host.as_mut().filter(|_| direction == 0);
@@ -301,7 +306,8 @@ impl World {
                 return false;
             }
             room.enter();
-            paths[direction].push_after(packet, [*forward, *reverse][direction]);
+            let (path, own_delay) = &mut ways[direction];
+            path.push_after(packet, *own_delay);
             true
         });
         self.failed = self.failed.take().or(turned.err());
@@ -315,39 +321,46 @@ impl World {
     }
 
     /// What is left once the run is over.
-    pub(crate) fn finish(mut self) -> Remains {
+    pub(crate) fn finish(mut self, chain: Option<&ChainSpec>) -> Remains {
         self.sampler.finish(&self.flows);
-        let counts = self.flows.iter().map(SimFlow::counts).collect();
+        let counts: Vec<Option<SenderCounts>> = self.flows.iter().map(SimFlow::counts).collect();
+        let mut of_servers = SenderCounts::default();
+        counts.iter().flatten().for_each(|counts| of_servers += *counts);
+        let chain = chain.map(|chain| ChainFigures {
+            segments: self.links.figures(chain),
+            proxy: self.proxy.as_ref().map(|proxy| proxy.figures(of_servers)),
+        });
         let refused = |flow: &SimFlow| flow.host.as_ref().map_or(0, |host| host.refused);
         let refused = self.flows.iter().map(refused).collect();
         let transfers = self.flows.iter_mut().flat_map(SimFlow::finish_transfers).collect();
         let videos = self.flows.iter().map(|flow| flow.video(self.window)).collect();
         let Self { collector, sampler, pings, window, .. } = self;
         let pings = pings.into_iter().map(|ping| ping.finish(window)).collect();
-        Remains { collector, sampler, counts, refused, transfers, videos, pings }
+        Remains { collector, sampler, counts, refused, transfers, videos, pings, chain }
     }
 
-    fn advance_forward(&mut self, observer: &mut impl Observer) {
-        let mut fates = std::mem::take(&mut self.fates);
-        self.forward.advance(self.now, &mut fates);
-        if let Some(cell) = &mut self.cell {
-            cell.carry(self.now, &mut fates);
+    /// The links on the way of a packet of this flow that is on `link`.
+    #[inline]
+    fn route(&self, flow: usize, link: usize) -> LinkRoute {
+        let last = self.links.last();
+        match self.flows.get(flow) {
+            Some(_) if link == last && self.proxy.is_some() => LinkRoute { first: last, last },
+            Some(flow) => flow.route,
+            None => LinkRoute { first: 0, last },
         }
-        for record in &fates {
+    }
+
+    fn advance_down(&mut self, link: usize, observer: &mut impl Observer) {
+        let mut fates = std::mem::take(&mut self.fates);
+        self.links.down[link].advance(self.now, &mut fates);
+        for record in &mut fates {
+            let route = self.route(record.packet.flow as usize, link);
             let is_copy = record.fate == Fate::Duplicate;
-            self.room.leave(usize::from(!is_copy));
-            if record.packet.flow as usize >= self.flows.len() {
-                self.answer_ping(record);
-                continue;
+            if self.links.pass(self.now, link, route, record) {
+                self.room.leave(usize::from(!is_copy));
+                self.arrive(link, record, observer);
             }
-            self.collector.record(record);
-            observer.on_record(record);
-            if let Some(ends) = &mut self.flows[record.packet.flow as usize].other_ends {
-                ends.receive(self.now, 0, record);
-            } else if is_copy || record.fate == Fate::Delivered {
-                self.deliver(&record.packet);
-            }
-            if !is_copy {
+            if !is_copy && link == 0 {
                 self.leave_host(&record.packet, observer);
             }
         }
@@ -355,12 +368,31 @@ impl World {
         self.fates = fates;
     }
 
+    /// A packet is at the end of its way over the links, or was dropped on it.
+    #[inline]
+    fn arrive(&mut self, link: usize, record: &mut PacketRecord, observer: &mut impl Observer) {
+        let index = record.packet.flow as usize;
+        if index >= self.flows.len() {
+            return self.answer_ping(record);
+        }
+        if self.proxy.is_some() {
+            return self.arrive_split(link, record, observer);
+        }
+        self.collector.record(record);
+        observer.on_record(record);
+        if let Some(ends) = &mut self.flows[index].other_ends {
+            ends.receive(self.now, 0, record);
+        } else if !matches!(record.fate, Fate::Dropped(_)) {
+            self.deliver(&record.packet);
+        }
+    }
+
     /// The requests that are due.
     fn send_pings(&mut self) {
         for index in 0..self.pings.len() {
             if let Some(request) = self.pings[index].due(self.now, self.flows.len() + index) {
                 self.room.enter();
-                self.forward.push_after(request, self.ping_delay.forward);
+                self.links.down[0].push_after(request, self.ping_delay.forward);
             }
         }
     }
@@ -372,16 +404,19 @@ impl World {
         }
         let Packet { id, flow, size, .. } = request.packet;
         self.room.enter();
-        let answer = Packet::new(id, flow, size, self.now);
-        self.reverse.push_after(answer, self.ping_delay.reverse);
+        let (answer, last) = (Packet::new(id, flow, size, self.now), self.links.last());
+        self.links.up[last].push_after(answer, self.ping_delay.reverse);
     }
 
     /// A packet has left the queue of the sending host, and a flow that waited for that asks again.
+    #[inline]
     fn leave_host(&mut self, packet: &Packet, observer: &mut impl Observer) {
         let index = packet.flow as usize;
-        let Some(host) = &mut self.flows[index].host else { return };
+        let Some(host) = self.flows.get_mut(index).and_then(|flow| flow.host.as_mut()) else {
+            return;
+        };
         // What carries no data was not counted against the socket's buffer.
-        if Leg::of_packet(packet.id).is_some() {
+        if Leg::of_packet(packet.id).is_some() || Proxy::is_probe(packet) {
             return;
         }
         if host.leave(u64::from(packet.size)) {
@@ -407,66 +442,92 @@ impl World {
     /// A packet of a handshake or a request reached the other end.
     fn deliver_leg(&mut self, index: usize, leg: Leg) {
         self.flows[index].on_leg(self.now, leg);
-        self.send_legs(index);
+        self.send_legs(index, self.flows[index].route.first);
         self.timers.arm(index, self.flows[index].next_deadline());
     }
 
-    fn send_legs(&mut self, index: usize) {
-        let flow = &mut self.flows[index];
-        for leg in flow.take_legs() {
-            let (upto, report) = (None, None);
-            let OwnDelay { forward, reverse } = flow.own_delay;
-            let packet = Packet::new(leg.packet_id(), index as u32, leg.bytes, self.now);
-            self.room.enter();
+    /// Sends packets of handshakes and requests; those that go down begin at the link `from`.
+    fn send_legs(&mut self, index: usize, from: usize) {
+        for leg in self.flows[index].take_legs() {
             if leg.is_up() {
-                let message = AckMessage { generation: 0, upto, report, leg: Some(leg) };
-                self.reverse.push_after(self.acks.load(packet, message), reverse);
+                self.push_up(self.receiving_end(index), index, AckMessage::leg(leg));
             } else {
-                self.forward.push_after(packet, forward);
+                let packet = Packet::new(leg.packet_id(), index as u32, leg.bytes, self.now);
+                self.push_down(from, packet);
             }
         }
     }
 
-    /// The receiver of a connection sends the ack and the report that are due.
+    /// The link at the receiver of a flow.
+    fn receiving_end(&self, index: usize) -> usize {
+        if self.proxy.is_some() { self.links.last() } else { self.flows[index].route.last }
+    }
+
+    /// A packet enters the link `from`.
+    fn push_down(&mut self, from: usize, packet: Packet) {
+        self.room.enter();
+        let own_delay = self.flows[packet.flow as usize].own_delay.forward;
+        self.links.down[from].push_after(packet, own_delay);
+    }
+
+    /// A message enters the link `from` on its way back.
+    #[inline]
+    fn push_up(&mut self, from: usize, index: usize, message: AckMessage) {
+        self.room.enter();
+        let packet = Packet::new(0, index as u32, message.bytes(), self.now);
+        let own_delay = self.flows[index].own_delay.reverse;
+        self.links.up[from].push_after(self.acks.load(packet, message), own_delay);
+    }
+
+    /// The receiver of a connection, which may be the proxy, sends the ack and the report that are due.
     #[inline]
     fn answer(&mut self, index: usize, generation: u16, ack: bool) {
-        let now = self.now;
-        let own_delay = self.flows[index].own_delay.reverse;
+        let from = self.flows[index].route.last;
         let Some(connection) = self.flows[index].connection_of(generation) else { return };
         let upto = ack.then(|| connection.receiver.ack());
-        let report = connection.receiver.poll_report(now);
+        let report = connection.receiver.poll_report(self.now);
         if upto.is_none() && report.is_none() {
             return;
         }
-        let bytes = ACK_BYTES + report.as_ref().map_or(0, |report| report.len() as u32);
-        self.room.enter();
-        let packet = Packet::new(0, index as u32, bytes, now);
-        let message = AckMessage { generation, upto, report, leg: None };
-        self.reverse.push_after(self.acks.load(packet, message), own_delay);
+        let offer = self.proxy.as_mut().and_then(|proxy| proxy.offer(index, generation));
+        self.push_up(from, index, AckMessage { generation, upto, report, leg: None, offer });
     }
 
-    fn advance_reverse(&mut self, observer: &mut impl Observer) {
+    fn advance_up(&mut self, link: usize, observer: &mut impl Observer) {
         let mut fates = std::mem::take(&mut self.fates);
-        self.reverse.advance(self.now, &mut fates);
+        self.links.up[link].advance(self.now, &mut fates);
         for record in &fates {
-            let is_copy = record.fate == Fate::Duplicate;
-            self.room.leave(usize::from(!is_copy));
-            if let Some(ping) = (record.packet.flow as usize).checked_sub(self.flows.len()) {
-                if record.fate == Fate::Delivered {
-                    self.pings[ping].answered(self.now, record.packet.id);
+            let PacketRecord { packet, fate } = record;
+            let (is_copy, index) = (*fate == Fate::Duplicate, packet.flow as usize);
+            let is_lost = matches!(fate, Fate::Dropped(_));
+            if !is_lost && link != self.route(index, link).first {
+                // A copy has nothing that the packet itself does not bring to the next link.
+                if !is_copy {
+                    self.links.up[link - 1].push(Packet { sent_at: self.now, ..*packet });
                 }
                 continue;
             }
-            if let Some(ends) = &mut self.flows[record.packet.flow as usize].other_ends {
+            self.room.leave(usize::from(!is_copy));
+            if let Some(ping) = index.checked_sub(self.flows.len()) {
+                if *fate == Fate::Delivered {
+                    self.pings[ping].answered(self.now, packet.id);
+                }
+                continue;
+            }
+            if let Some(ends) = &mut self.flows[index].other_ends {
                 ends.receive(self.now, 1, record);
                 continue;
             }
             let message = match is_copy {
-                true => self.acks.copy(&record.packet),
-                false => self.acks.take(&record.packet),
+                true => self.acks.copy(packet),
+                false => self.acks.take(packet),
             };
-            if is_copy || record.fate == Fate::Delivered {
-                self.acknowledge(record.packet.flow as usize, message, observer);
+            if is_lost {
+                continue;
+            }
+            match self.proxy.is_some() && link == self.links.last() {
+                true => self.receive_at_proxy(index, message, observer),
+                false => self.acknowledge(index, message, observer),
             }
         }
         fates.clear();
@@ -481,11 +542,21 @@ impl World {
         }
         let Some(connection) = self.flows[index].connection_of(ack.generation) else { return };
         if let Some(upto) = ack.upto {
-            let collector = &mut self.collector;
-            connection.on_ack(now, upto, |rtt| collector.rtt(now, index, rtt));
+            let (collector, counts) = (&mut self.collector, self.window.contains(now));
+            match self.proxy.as_mut().map(|proxy| &mut proxy.legs[0]) {
+                None => connection.on_ack(now, upto, |rtt| collector.rtt(now, index, rtt)),
+                Some(leg) if counts => {
+                    connection.on_ack(now, upto, |rtt| leg.rtt.record(rtt));
+                    leg.rto.record(connection.rto());
+                }
+                Some(_) => connection.on_ack(now, upto, |_| {}),
+            }
         }
         if let Some(report) = ack.report {
             connection.controller_mut().on_report(now, &report);
+        }
+        if let Some(offer) = ack.offer {
+            connection.offer(offer);
         }
         if connection.is_done() {
             // The connection is removed with its file, so its events about this ack are read first.
@@ -494,8 +565,11 @@ impl World {
         self.pump(index, observer);
     }
 
-    /// Reports the new path to the flows, which use it from now on.
+    /// Reports the new path to the senders in front of it, which use it from now on.
     fn report_path_change(&mut self, observer: &mut impl Observer) {
+        if self.proxy.is_some() {
+            return self.report_path_change_to_proxy(observer);
+        }
         for index in 0..self.flows.len() {
             let flow = &mut self.flows[index];
             flow.connections.iter_mut().for_each(|connection| connection.on_path_change(self.now));
@@ -520,24 +594,26 @@ impl World {
             let (generation, ack) = (connection.generation, connection.receiver.on_deadline(now));
             self.answer(index, generation, ack);
         }
-        let (forward, room) = (&mut self.forward, &mut self.room);
-        let delay = self.flows[index].own_delay.forward;
+        let flow = &mut self.flows[index];
+        let (first, delay) = (flow.route.first, flow.own_delay.forward);
+        let (down, room) = (&mut self.links.down[first], &mut self.room);
         let mut send = |packet| {
-            forward.push_after(packet, delay);
+            down.push_after(packet, delay);
             room.enter()
         };
-        self.flows[index].on_timer(now, &mut send, &mut |controller, setup| {
+        flow.on_timer(now, &mut send, &mut |controller, setup| {
             observer.on_connect(index as u32, controller, setup)
         });
-        self.send_legs(index);
+        self.send_legs(index, first);
         self.settle(index, observer);
     }
 
     fn pump(&mut self, index: usize, observer: &mut impl Observer) {
-        let (forward, room) = (&mut self.forward, &mut self.room);
-        let delay = self.flows[index].own_delay.forward;
-        self.flows[index].pump(self.now, &mut |packet| {
-            forward.push_after(packet, delay);
+        let flow = &mut self.flows[index];
+        let delay = flow.own_delay.forward;
+        let (down, room) = (&mut self.links.down[flow.route.first], &mut self.room);
+        flow.pump(self.now, &mut |packet| {
+            down.push_after(packet, delay);
             room.enter()
         });
         self.settle(index, observer);
@@ -550,6 +626,9 @@ impl World {
         let flow = &self.flows[index];
         self.room.remember(flow.remembered());
         self.timers.arm(index, flow.next_deadline());
+        if let Some(proxy) = &mut self.proxy {
+            proxy.watch_windows(self.now, index, &flow.connections);
+        }
     }
 
     fn show_events(&mut self, index: usize, observer: &mut impl Observer) {
@@ -560,6 +639,40 @@ impl World {
             }
         }
     }
+}
+
+fn is_due(path: &Path, now: Time) -> bool {
+    path.next_deadline().is_some_and(|due| due <= now)
+}
+
+/// The links over which the connections of each flow lead: with a proxy, those in front of it.
+fn routes(scenario: &Scenario) -> Result<Vec<LinkRoute>, SimError> {
+    let of_flow = |flow: &FlowSpec| match &scenario.chain {
+        None => Ok(LinkRoute { first: 0, last: 0 }),
+        Some(ChainSpec { before, proxy: Some(_), .. }) => {
+            Ok(LinkRoute { first: 0, last: before.len() - 1 })
+        }
+        Some(chain) => chain.route(&flow.path).map_err(SimError::Invalid),
+    };
+    scenario.flows.iter().map(of_flow).collect()
+}
+
+fn end_rules(scenario: &Scenario) -> EndRules {
+    EndRules { acks: scenario.acks, rto_rule: scenario.rto_rule, relay_room: None }
+}
+
+fn flows(scenario: &Scenario, routes: &[LinkRoute], delays: &DelaySplit) -> Vec<SimFlow> {
+    let seeded = |stream| Random::seeded(scenario.seed, stream);
+    let proxy = scenario.chain.as_ref().and_then(|chain| chain.proxy.as_ref());
+    let ends = EndRules { relay_room: proxy.map(ProxySpec::room), ..end_rules(scenario) };
+    let flow = |(index, (spec, route)): (u32, (&FlowSpec, &LinkRoute))| {
+        let way = (*route, delays.own(scenario, spec, *route));
+        let host = scenario.bottleneck.host().map(|host| host.share(spec.cc.as_ref()));
+        let transfers = seeded(1_000_000 + u64::from(index));
+        let random = seeded(1000 + u64::from(index));
+        SimFlow::new(index, spec.clone(), ends, way, host, random, transfers)
+    };
+    (0..).zip(scenario.flows.iter().zip(routes)).map(flow).collect()
 }
 
 /// The ends of a flow that are not our own: those that it was given, or of one that sends both ways.
@@ -575,7 +688,7 @@ fn ends_of(
 }
 
 /// Notes what a controller decided, for charts. The base delay is a figure, no event on them.
-pub(crate) fn mark(collector: &mut Collector, flow: usize, at: Time, event: &Event) {
+fn mark(collector: &mut Collector, flow: usize, at: Time, event: &Event) {
     match event {
         Event::BaseDelay(_) => {}
         Event::Phase(phase) => collector.event(flow, at, event.name(), Some(phase.name())),
@@ -584,108 +697,13 @@ pub(crate) fn mark(collector: &mut Collector, flow: usize, at: Time, event: &Eve
 }
 
 /// When controllers are told of handovers.
-pub(crate) fn signalled(handovers: &[Handover]) -> VecDeque<Time> {
+fn signalled(handovers: &[Handover]) -> VecDeque<Time> {
     handovers.iter().filter(|handover| handover.signal).map(Handover::end).collect()
 }
 
 /// The first multiple of `interval` that lies after `now`.
-pub(crate) fn next_multiple(now: Time, interval: Span) -> Time {
+fn next_multiple(now: Time, interval: Span) -> Time {
     Time::ZERO + interval * ((now - Time::ZERO).as_nanos() / interval.as_nanos() + 1)
-}
-
-/// How the delays of the flows are split between the path, which all packets share, and the flows'
-/// own.
-pub(crate) struct DelaySplit {
-    forward: DelaySpec,
-    reverse: DelaySpec,
-    /// RTT of flows without one of their own, and the RTT that lies in the path; when any flow
-    /// has its own. In a chain each link has its own.
-    shared: Option<(Span, Span)>,
-    /// The bottleneck is in the host, and all of the delay behind it.
-    is_behind: bool,
-}
-
-impl DelaySplit {
-    pub(crate) fn new(scenario: &Scenario) -> Self {
-        let general = scenario.link.rtt().mean();
-        let own = scenario.flows.iter().filter_map(|flow| flow.rtt).min();
-        let own = own.filter(|_| scenario.chain.is_none());
-        let one_rtt = scenario.has_one_rtt();
-        let shared = own.map(|own| (general, if one_rtt { general.min(own) } else { general }));
-        let is_behind = scenario.bottleneck.host().is_some();
-        let rtt: DelaySpec = match shared {
-            Some((_, shared)) if one_rtt => shared.into(),
-            _ => scenario.link.rtt().clone(),
-        };
-        let (forward, reverse) = match is_behind {
-            true => (DelaySpec::default(), rtt),
-            false => (rtt.half(), rtt.half()),
-        };
-        Self { forward, reverse, shared, is_behind }
-    }
-
-    pub(crate) fn own(&self, flow: &FlowSpec) -> OwnDelay {
-        self.own_of(flow.rtt)
-    }
-
-    /// That of what has the RTT of the scenario.
-    fn general(&self) -> OwnDelay {
-        self.own_of(None)
-    }
-
-    /// The handovers of a direction. A path takes half of their RTT; with all of the delay behind the
-    /// link, `halves` of it are in this direction.
-    fn handovers(&self, path: &PathSpec, halves: u64) -> Vec<Handover> {
-        if !self.is_behind {
-            return path.handovers.clone();
-        }
-        let rtt = |handover: &Handover| handover.rtt.map(|rtt| rtt * halves);
-        path.handovers.iter().map(|one| Handover { rtt: rtt(one), ..*one }).collect()
-    }
-
-    fn own_of(&self, rtt: Option<Span>) -> OwnDelay {
-        let Some((general, shared)) = self.shared else { return OwnDelay::NONE };
-        let own = rtt.unwrap_or(general) - shared;
-        match self.is_behind {
-            true => OwnDelay { forward: Span::ZERO, reverse: own },
-            false => OwnDelay { forward: own / 2, reverse: own / 2 },
-        }
-    }
-}
-
-/// Both directions of the last link, or of the only one.
-pub(crate) fn paths(scenario: &Scenario, delays: &DelaySplit) -> Result<[Path; 2], SimError> {
-    let mut forward = forward_spec(scenario, delays).build(scenario.seed)?;
-    let mut reverse = reverse_spec(scenario, delays).build_reverse(scenario.seed)?;
-    if delays.is_behind {
-        reverse.take_base_delay(&mut forward);
-    }
-    Ok([forward, reverse])
-}
-
-pub(crate) fn forward_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec {
-    PathSpec {
-        trace: scenario.cell.is_none().then(|| scenario.trace().clone()),
-        delay: delays.forward.clone(),
-        handovers: delays.handovers(&scenario.link.down, 0),
-        send_jitter: match &scenario.cell {
-            Some(cell) => longest_delays_in_cell(scenario, cell),
-            None => longest_delays(scenario, std::iter::once(scenario.trace())),
-        },
-        ..scenario.link.down.clone()
-    }
-}
-
-pub(crate) fn reverse_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec {
-    // Data that goes this way has senders here; acks do not.
-    let has_data = scenario.flows.iter().any(|flow| flow.reverse.is_some());
-    let jittering = scenario.link.up.trace.iter().filter(|_| has_data);
-    PathSpec {
-        delay: delays.reverse.clone(),
-        handovers: delays.handovers(&scenario.link.up, 2),
-        send_jitter: longest_delays(scenario, jittering),
-        ..scenario.link.up.clone()
-    }
 }
 
 fn window(scenario: &Scenario) -> MeasuredWindow {
@@ -693,7 +711,7 @@ fn window(scenario: &Scenario) -> MeasuredWindow {
 }
 
 /// What takes the records of a run.
-pub(crate) fn collector(scenario: &Scenario) -> Collector {
+fn collector(scenario: &Scenario) -> Collector {
     let window = window(scenario);
     let span = |flow: &FlowSpec| FlowSpan {
         start: flow.start,
@@ -702,15 +720,6 @@ pub(crate) fn collector(scenario: &Scenario) -> Collector {
     };
     let spans: Vec<FlowSpan> = scenario.flows.iter().map(span).collect();
     Collector::new(window, &spans, scenario.bin)
-}
-
-pub(crate) fn cell(scenario: &Scenario) -> Result<Option<Cell>, SimError> {
-    let Some(spec) = &scenario.cell else { return Ok(None) };
-    let user =
-        |name: &Option<String>| name.as_deref().and_then(|name| spec.user(name)).unwrap_or(0);
-    let of_pings = scenario.pings.iter().map(|ping| user(&ping.user));
-    let users = scenario.flows.iter().map(|flow| user(&flow.user)).chain(of_pings).collect();
-    Cell::new(spec, users, scenario.trace(), scenario.link.rtt().mean(), scenario.seed).map(Some)
 }
 
 #[cfg(test)]
@@ -843,7 +852,7 @@ mod tests {
         let world = ran(&two);
         assert_eq!(world.room.in_flight, 0);
         assert_eq!(world.acks.free.len(), world.acks.slots.len());
-        assert_eq!(world.forward.backlog() + world.reverse.backlog(), 0);
+        assert_eq!(world.links.down[0].backlog() + world.links.up[0].backlog(), 0);
         assert!(world.timers.next().is_none(), "nothing is left to do");
     }
 

@@ -3,6 +3,7 @@
 use cellpace_base::{Span, Time};
 use cellpace_cc::{Event, registry};
 use cellpace_path::PacketRecord;
+use cellpace_path::schedule::TraceFiles;
 use cellpace_quic::virtual_time::{Sender, Simulation, flow_ends};
 use cellpace_sim::{FlowSpec, Observer, Outcome, Scenario};
 
@@ -161,6 +162,43 @@ fn what_quic_cannot_do_is_refused_in_words() {
         ..scenario("verus", "constant:12mbit", 1)
     };
     assert!(error(&udp).contains("flows of another stack"), "{}", error(&udp));
+}
+
+/// A flow of the library beside the simulator's own sender over a chain; each has the wired link to
+/// itself for a while.
+#[test]
+fn connections_start_and_stop_and_cross_links_in_series() {
+    let text = "duration = '30s'\nskip = '0s'\n[path.wired]\ntrace = 'constant:10mbit'\n\
+                rtt = '10ms'\nqueue = 'droptail:100ms'\n\
+                [path.radio]\ntrace = 'constant:50mbit'\nrtt = '30ms'\n\
+                [[flow]]\ncc = 'copa'\nstack = 'STACK'\nstart = '5s'\nstop = '15s'\n\
+                [[flow]]\ncc = 'copa'\nstart = '20s'\n";
+    for stack in ["noq", "quinn"] {
+        let text = text.replace("STACK", stack);
+        let mut files = TraceFiles::none();
+        let scenario = Scenario::from_toml("s.toml", &text, &mut files).unwrap();
+        let zero = std::time::Instant::now();
+        let simulation = cellpace_sim::Simulation::with_ends(&scenario, |index, flow| {
+            let sender = flow.stack.as_ref().map(|stack| stack.parse::<Sender>().unwrap());
+            let ends = |sender| flow_ends(&scenario, index, flow, sender, zero);
+            sender.map(ends).transpose()
+        });
+        let outcome = simulation.unwrap().finish().unwrap();
+        let between = |from: usize, to: usize| {
+            let bins = &outcome.series.throughput_mbps[from * 10..to * 10];
+            bins.iter().map(|mbps| f64::from(*mbps)).sum::<f64>() / bins.len() as f64
+        };
+        assert!(between(0, 5) == 0.0 && between(16, 20) == 0.0, "{stack}");
+        assert!(between(7, 15) > 8.0, "{stack}: {} Mbit/s", between(7, 15));
+        assert!(between(22, 30) > 9.0, "{stack}: {} Mbit/s", between(22, 30));
+        // The RTT of both links, as the library measures it, and little of a queue.
+        let rtt = outcome.figures.rtt_ms_seen.p50;
+        assert!((40.0..80.0).contains(&rtt), "{stack}: {rtt} ms");
+        let chain = outcome.figures.chain.unwrap();
+        assert!(
+            (chain.segments[0].throughput_mbps - chain.segments[1].throughput_mbps).abs() < 0.1
+        );
+    }
 }
 
 /// CUBIC in noq and CUBIC of the simulator: equal RTTs, one queue.

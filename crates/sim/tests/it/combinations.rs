@@ -165,3 +165,134 @@ fn the_last_link_of_several_may_be_a_cell() {
     near(slow.utilization, 1.0, 0.02);
     assert!(slow.pings[0].rtt_ms.unwrap().p50 >= 60.0, "{:?}", slow.pings[0].rtt_ms);
 }
+
+const TWO_USERS: &str = "duration = '20s'\nskip = '0s'\nbin = '100ms'\n[cell]\n\
+                         [[user]]\nname = 'a'\n[[user]]\nname = 'b'\n\
+                         [[flow]]\nudp = '24mbit'\nuser = 'a'\n[[flow]]\nudp = '24mbit'\nuser = 'b'\n";
+
+#[test]
+fn a_handover_of_a_cell_interrupts_all_of_its_users() {
+    let with = |handover: &str| {
+        let cell = "trace = 'constant:12mbit'\nqueue = 'droptail:50pkts'\n";
+        ran(&format!("{cell}{TWO_USERS}[[handover]]\nat = '10s'\nlength = '1s'\n{handover}"))
+    };
+    for handover in ["", "queue = 'lost'\n", "rtt = '80ms'\n", "rate = 'x0.5'\n"] {
+        let outcome = with(handover);
+        let figures = &outcome.figures;
+        assert_eq!(figures.handovers, 1);
+        // A packet leaves at its very end.
+        assert!(between(&outcome, 10, 11) < 0.013, "{handover}: {}", between(&outcome, 10, 11));
+        near(between(&outcome, 5, 10), 12.0, 0.01);
+        near(between(&outcome, 12, 20), if handover.contains("x0.5") { 6.0 } else { 12.0 }, 0.01);
+        near(mbps(figures, 0), mbps(figures, 1), 0.02);
+        // All that the cell offered was used, but for 20 ms of empty path at the beginning.
+        near(figures.utilization, 1.0, 0.01);
+    }
+    // Both queues of 50 packets and both packets in service are gone.
+    let lost = |queue: &str| with(queue).figures.handover_drops;
+    assert_eq!((lost("queue = 'kept'\n"), lost("queue = 'lost'\n")), (0, 102));
+}
+
+#[test]
+fn impairments_of_a_cell_are_behind_it() {
+    let with = |impair: &str| {
+        ran(&format!("trace = 'constant:12mbit'\nimpair = '{impair}'\n{TWO_USERS}")).figures
+    };
+    // What is damaged or comes twice has crossed the cell, or does so once.
+    near(with("corrupt=50%").throughput_mbps, 6.0, 0.02);
+    near(with("duplicate=50%").throughput_mbps, 12.0, 0.01);
+}
+
+/// What `flows` do over one link, and over one in series behind a link that is nothing.
+fn alone_and_in_series(link: &str, flows: &str) -> [Figures; 2] {
+    ["", "[path.nothing]\n[path.radio]\n"].map(|path| {
+        let mut figures = ran(&format!("duration = '20s'\n{path}{link}{flows}")).figures;
+        figures.chain = None;
+        figures
+    })
+}
+
+#[test]
+fn links_in_series_carry_flows_that_send_both_ways() {
+    let link = "trace = 'constant:12mbit'\nuplink = 'constant:6mbit'\nrtt = '40ms'\n";
+    let [alone, series] = alone_and_in_series(link, BOTH_WAYS);
+    assert_eq!(alone, series, "in series with nothing");
+    let figures = ran(&format!(
+        "duration = '30s'\n[path.wired]\ntrace = 'constant:8mbit'\nuplink = 'constant:8mbit'\n\
+         rtt = '20ms'\n[path.radio]\n{link}{BOTH_WAYS}\
+         [[flow]]\nudp = '3mbit'\npath = ['radio']\n"
+    ))
+    .figures;
+    // The wired link is the narrower one of the two for it.
+    assert!((5.0..8.1).contains(&mbps(&figures, 0)), "{}", mbps(&figures, 0));
+    near(mbps(&figures, 1), 3.0, 0.01);
+}
+
+#[test]
+fn the_first_of_several_links_may_be_the_senders_own_device() {
+    let text = |device: &str, rest: &str| {
+        format!(
+            "duration = '20s'\nbottleneck = 'sender'\n{device}trace = 'constant:12mbit'\n\
+             rtt = '40ms'\nqueue = 'infinite'\n{rest}[[flow]]\ncc = 'fixed:cwnd=300pkts'\n"
+        )
+    };
+    let alone = ran(&text("", "")).figures;
+    let rest = "[path.rest]\ntrace = 'constant:1000gbit'\nrtt = '0ms'\n";
+    let series = ran(&text("[path.device]\n", rest)).figures;
+    // The socket has room for 92 packets, refuses others, and the queue is no longer than they are.
+    for figures in [&alone, &series] {
+        assert!(figures.per_flow[0].refused > 0);
+        near(figures.queue_delay_ms.max, 92.0, 0.02);
+    }
+    near(series.throughput_mbps, alone.throughput_mbps, 0.001);
+    near(series.rtt_ms_seen.p50, alone.rtt_ms_seen.p50, 0.001);
+    let narrow = "[path.rest]\ntrace = 'constant:6mbit'\nrtt = '20ms'\n";
+    near(ran(&text("[path.device]\n", narrow)).figures.throughput_mbps, 6.0, 0.01);
+    let cell = format!("{narrow}[cell]\n[[user]]\nname = 'a'\n");
+    let in_cell = format!("{}user = 'a'\n", text("[path.device]\n", &cell));
+    near(ran(&in_cell).figures.throughput_mbps, 6.0, 0.01);
+}
+
+#[test]
+fn with_the_bottleneck_in_the_sender_both_directions_have_a_base_delay() {
+    let text = "trace = 'cellreplay:heavy=h,light=h,delay=d'\n\
+                uplink = 'cellreplay:heavy=h,light=h,delay=u'\nrtt = '10ms'\nduration = '20s'\n\
+                bottleneck = 'sender'\n";
+    let files = [("h", "1\n"), ("d", "0 30\n10000 30\n"), ("u", "0 20\n10000 20\n")];
+    let figures = ran_with(&format!("{text}{WINDOW}"), &files).figures;
+    // Ten packets in 10 ms, the 30 and 20 ms of the traces, and a millisecond in each direction.
+    near(mbps(&figures, 0), 0.12 / 0.062, 0.03);
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_reason() {
+    let error = |text: &str| {
+        let read = Scenario::from_toml("s.toml", text, &mut TraceFiles::none());
+        read.map(|_| ()).unwrap_err().to_string()
+    };
+    let links = "[path.a]\n[path.b]\ntrace = 'constant:9mbit'\n";
+    let cubic = "[[flow]]\ncc = 'cubic'\n";
+    for (text, part) in [
+        (
+            format!("bottleneck = 'sender'\n{links}{cubic}path = ['b']\n"),
+            "every `path` begins with `a`",
+        ),
+        (
+            format!("{links}[pep]\ncc = 'cubic'\n{BOTH_WAYS}"),
+            "reports travel on its data, does not go through a proxy",
+        ),
+        (
+            format!("{links}[pep]\ncc = 'cubic'\n{cubic}stack = 'noq'\n"),
+            "encrypted from end to end",
+        ),
+        (
+            format!(
+                "trace = 'constant:9mbit'\nbottleneck = 'sender'\n[cell]\n[[user]]\nname = 'a'\n\
+                 {cubic}user = 'a'\n"
+            ),
+            "give the device a [path.NAME] in front of the cell",
+        ),
+    ] {
+        assert!(error(&text).contains(part), "{text}: {}", error(&text));
+    }
+}
