@@ -8,7 +8,7 @@ use cellpace_mdi::{
     Counts, Empty, Flat, LoggedFlows, Model, OutOfRange, Sample, States, Table, TableShape,
     TransitionCount, TransitionMatrix,
 };
-use cellpace_report::{Heatmap, short};
+use cellpace_report::short;
 use serde_json::{Value, json};
 
 /// Delays that figure 5 of the MDI paper shows.
@@ -167,11 +167,7 @@ fn kept(samples: &[Sample]) -> Value {
 fn maps(name: &str, model: &Model, counts: &Counts) -> Value {
     let matrix = TransitionMatrix::new(&model.states, counts);
     let pictures = ModelPictures { name, states: model.states, matrix: &matrix };
-    let thin = |mut map: Heatmap| {
-        map.thin();
-        map
-    };
-    let [overview, zoom] = pictures.overview_and_zoom(None).map(thin);
+    let [overview, zoom] = pictures.overview_and_zoom(None).map(|map| map.thinned());
     json!({ "transitions": overview, "zoom": zoom })
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::document::Document;
 use crate::escape::escape;
 use crate::groups::controllers;
-use crate::heatmap::{Heatmap, inline, level_classes, levels};
+use crate::heatmap::Heatmap;
 use crate::joined::side_by_side;
 use crate::page::{Look, looks, page_json};
 use crate::section::{Chart, DrawnChart, MadeBy, PageTable, Section};
@@ -22,7 +22,7 @@ use crate::{Comparison, ReportError, SCHEMA, comparisons, palette};
 const TEMPLATE: &str = include_str!("../assets/page.html");
 pub(crate) const STYLE: &str = include_str!("../assets/page.css");
 /// The script of the page: plain files, each using those before it.
-const SCRIPTS: [&str; 21] = [
+const SCRIPTS: [&str; 22] = [
     include_str!("../assets/page/numbers.js"),
     include_str!("../assets/page/plot.js"),
     include_str!("../assets/page/axes.js"),
@@ -30,6 +30,7 @@ const SCRIPTS: [&str; 21] = [
     include_str!("../assets/page/looks.js"),
     include_str!("../assets/page/save.js"),
     include_str!("../assets/page/chart.js"),
+    include_str!("../assets/page/heatmap.js"),
     include_str!("../assets/page/sections.js"),
     include_str!("../assets/page/legend.js"),
     include_str!("../assets/page/still.js"),
@@ -211,19 +212,15 @@ struct DrawnSection<'a> {
 
 #[derive(Serialize)]
 struct DrawnMap<'a> {
-    title: &'a str,
-    svg: String,
+    #[serde(flatten)]
+    map: Heatmap,
     note: &'a str,
 }
 
 impl<'a> DrawnSection<'a> {
     fn of(section: &'a Section, alone: bool) -> Self {
         let charts = section.charts.iter().filter(|chart| chart.has_values());
-        let map = |(map, note): &'a (Heatmap, String)| DrawnMap {
-            title: &map.title,
-            svg: inline(map),
-            note,
-        };
+        let map = |(map, note): &'a (Heatmap, String)| DrawnMap { map: map.thinned(), note };
         Self {
             alone,
             id: &section.id,
@@ -386,11 +383,9 @@ pub fn palette_css() -> String {
             css
         })
     };
-    let light = declare(&palette::ON_LIGHT) + &levels(false);
-    let dark = declare(&palette::ON_DARK) + &levels(true);
+    let (light, dark) = (declare(&palette::ON_LIGHT), declare(&palette::ON_DARK));
     format!(
-        ":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}@media print{{:root{{{light}}}}}{}",
-        level_classes()
+        ":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}@media print{{:root{{{light}}}}}"
     )
 }
 

@@ -33,7 +33,6 @@ mod schema;
 mod section;
 mod sentence;
 mod side_by_side;
-mod svg_writer;
 mod table;
 mod thin;
 mod trace_text;

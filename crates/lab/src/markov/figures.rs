@@ -64,10 +64,7 @@ impl<'a> ModelFigures<'a> {
                 "transitions": part.counts.total(),
             })
         };
-        let picture = |(mut map, note): (Heatmap, &str)| {
-            map.thin();
-            json!({ "map": map, "note": note })
-        };
+        let picture = |(map, note): (Heatmap, &str)| json!({ "map": map.thinned(), "note": note });
         json!({
             "schema": "cellpace.mdi.show/2",
             "version": env!("CARGO_PKG_VERSION"),

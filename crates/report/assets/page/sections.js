@@ -82,13 +82,11 @@
     return element("section", {}, head("h3", chart.title, [alone, chart.unit].filter(Boolean).join(", ")), ...own, place, ...note(chart.note));
   }
 
-  function picture({ title, svg, note: text }) {
-    const place = element("div", { class: "scroll", tabindex: 0 });
-    // Made by the program, which has escaped the names in it.
-    place.innerHTML = svg;
-    const heading = head("h3", title);
-    offerFiles(heading, () => ({ title, drawing: place.firstElementChild }));
-    return element("section", {}, heading, place, ...note(text));
+  function picture(map) {
+    const place = element("div", { class: "scroll", tabindex: 0 }, heatSvg(map));
+    const heading = head("h3", map.title);
+    offerFiles(heading, () => ({ title: map.title, drawing: place.firstElementChild }));
+    return element("section", {}, heading, place, ...note(map.note));
   }
 
   /** Leads to pages beside this one and to parts of it, and nowhere else. */
@@ -126,6 +124,7 @@
 
   // Paper has no way to open them.
   window.addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((each) => { each.open = true; }));
+  if (sections.some((section) => section.maps.length)) document.head.append(element("style", {}, heatStyle()));
   home.append(...sections.map(part));
   if (index) {
     const place = document.getElementById("index");
@@ -149,7 +148,7 @@
   setTimeout(() => {
     told.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
     told.tables = home.querySelectorAll("table.narrow").length;
-    told.maps = home.querySelectorAll("svg.heat").length;
+    told.maps = [...home.querySelectorAll("svg.heat")].map(heatSeen);
     told.cut = [...home.querySelectorAll("th, td, h2, h3, dd")].filter((part) => part.scrollWidth > part.clientWidth + 1 && part.clientWidth).map((part) => part.textContent.slice(0, 40));
     told.headings = [...document.querySelectorAll("h1, h2")].filter((part) => part.getClientRects().length).map((part) => part.textContent);
     told.links = [...home.querySelectorAll("a")].map((part) => part.getAttribute("href"));

@@ -274,7 +274,8 @@ fn a_page_of_each_kind_opens_in_light_and_dark_and_on_a_phone() {
         ] {
             assert_eq!(seen["charts"], charts, "{name}");
             assert_eq!(seen["tables"], tables, "{name}");
-            assert_eq!(seen["maps"], maps, "{name}");
+            assert_eq!(seen["maps"].as_array().unwrap().len() as u64, maps, "{name}");
+            seen["maps"].as_array().unwrap().iter().for_each(every_cell_has_its_point);
             assert!(seen["overflow"].as_i64().unwrap() <= 0, "{name}: {}", seen["overflow"]);
         }
     }
@@ -308,7 +309,9 @@ fn pages_of_papers_cut_nothing_and_lead_to_their_claims() {
         ("dark", browser.open_page("claims-dark", &page, &dark)),
         ("400 px", browser.open_page_framed("claims-phone", &page, 400)),
     ] {
-        assert_eq!((&seen["charts"], &seen["maps"]), (&7.into(), &1.into()), "{look}");
+        assert_eq!((&seen["charts"], &seen["maps"][1]), (&7.into(), &Value::Null), "{look}");
+        // The claim's map has three cells.
+        assert_eq!(seen["maps"][0]["points"], 3, "{look}");
         assert_eq!(seen["cut"], serde_json::json!([]), "{look}");
         assert!(seen["overflow"].as_i64().unwrap() <= 0, "{look}: {}", seen["overflow"]);
         let links = serde_json::json!(["#made-fig1", "#made-fig2", "verus.html"]);
@@ -412,6 +415,19 @@ fn heatmap(len: u32) -> Heatmap {
         rows: axis("from"),
         cells: (0..len * len).step_by(7).map(cell).collect(),
     }
+}
+
+/// What the drawing of [`heatmap`] of 300 shows is what its JSON has: every cell, and its scale.
+fn every_cell_has_its_point(seen: &Value) {
+    let map = heatmap(300);
+    assert_eq!(seen["points"], map.cells.len());
+    let words: Vec<&str> =
+        seen["words"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    // Every twentieth label has room; values go from 1/300 to 1.
+    for shown in ["from", "to", "share", "0", "20", "280", "0.01", "0.3", "1"] {
+        assert!(words.contains(&shown), "{shown}: {words:?}");
+    }
+    assert!(!words.contains(&"21") && !words.iter().any(|word| word.contains("NaN")), "{words:?}");
 }
 
 /// `expected` names a section, its charts, and the lines (areas among them) of each.

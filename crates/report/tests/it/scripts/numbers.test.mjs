@@ -5,8 +5,8 @@ import test from "node:test";
 
 // The files of the page have no exports: they are one script.
 const source = (name) => readFileSync(new URL(`../../../assets/page/${name}`, import.meta.url), "utf8");
-const names = ["mean", "highest", "median", "brief", "seconds", "linearTicks", "logTicks", "block", "frontier", "quantileAt", "shareBelow", "jainOf", "merits", "csv", "figuresOfBins", "quantilesOfBins", "medianInterval", "viewText", "readView", "placeRange", "valueRange", "placing", "frameOf"];
-const page = new Function(`"use strict"; ${source("numbers.js")} ${source("plot.js")} ${source("axes.js")} ${source("still.js")}; return { ${names.join(", ")} };`)();
+const names = ["mean", "highest", "median", "brief", "seconds", "linearTicks", "logTicks", "block", "frontier", "quantileAt", "shareBelow", "jainOf", "merits", "csv", "figuresOfBins", "quantilesOfBins", "medianInterval", "viewText", "readView", "placeRange", "valueRange", "placing", "frameOf", "heatGrid", "heatTicks", "heatColour", "labelsWithRoom", "HEAT_COLOURS", "HEAT_LEVELS"];
+const page = new Function(`"use strict"; ${source("numbers.js")} ${source("plot.js")} ${source("axes.js")} ${source("still.js")} ${source("heatmap.js")}; return { ${names.join(", ")} };`)();
 
 test("means, maxima and medians of nothing are nothing", () => {
   for (const name of ["mean", "highest", "median"]) assert.equal(page[name]([]), null);
@@ -144,4 +144,52 @@ test("a place without width has a frame that can be drawn", () => {
   const chart = { unit: "Mbit/s", form: "scatter", lines: [{ name: "a", x: [40], y: [5] }], log_x: true, reversed_x: true };
   const { left, right } = page.frameOf(chart, { width: 0, top: 14, bottom: 260 });
   assert.ok(right > left, `${left} to ${right}`);
+});
+
+const heat = (len, cells) => page.heatGrid({ columns: { len }, rows: { len }, cells });
+const dark = page.HEAT_LEVELS - 1;
+
+test("small maps keep every cell, and equal neighbours are one stretch", () => {
+  const grid = heat(4, [[1, 1, 1], [1, 2, 1], [1, 3, 0.01], [3, 0, 0.1]]);
+  assert.deepEqual(grid.stretches[dark], [[1, 1, 2]]);
+  assert.deepEqual(grid.stretches[0], [[1, 3, 1]]);
+  assert.deepEqual(grid.stretches[page.HEAT_LEVELS / 2], [[3, 0, 1]]);
+  assert.deepEqual([grid.bins, grid.seen], [[1, 1], 4]);
+});
+
+test("large maps show the highest of what falls together", () => {
+  const grid = heat(25488, [[0, 0, 0.1], [67, 67, 1], [25487, 0, 0.01]]);
+  assert.deepEqual([grid.across, grid.down, grid.bins], [375, 375, [68, 68]]);
+  assert.deepEqual([grid.stretches[dark], grid.stretches[0]], [[[0, 0, 1]], [[374, 0, 1]]]);
+});
+
+test("what is no value has no point", () => {
+  assert.equal(heat(3, [[0, 0, 0], [0, 1, -1], [1, 1, null], [9, 0, 1]]).seen, 0);
+  assert.equal(heat(0, []).seen, 0);
+  assert.deepEqual(heat(1, [[0, 0, 0.5]]).stretches[dark], [[0, 0, 1]]);
+});
+
+test("the scale has round ticks, and its ends where none is between them", () => {
+  const ticks = (low, high) => page.heatTicks(heat(2, [[0, 0, low], [0, 1, high]]));
+  assert.deepEqual(ticks(1e-4, 1), [1e-4, 1e-3, 0.01, 0.1, 1]);
+  assert.deepEqual(ticks(0.02, 0.7), [0.02, 0.05, 0.1, 0.2, 0.5]);
+  assert.deepEqual(ticks(0.3, 0.4), [0.3, 0.4]);
+  assert.ok(ticks(1e-12, 1).length <= 8);
+});
+
+test("larger values are darker on white and lighter on dark", () => {
+  const light = (stops, level) => page.heatColour(stops, level).reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0);
+  for (let level = 1; level < page.HEAT_LEVELS; level++) {
+    assert.ok(light(page.HEAT_COLOURS.light, level) < light(page.HEAT_COLOURS.light, level - 1));
+    assert.ok(light(page.HEAT_COLOURS.dark, level) > light(page.HEAT_COLOURS.dark, level - 1));
+  }
+});
+
+test("labels keep clear of each other", () => {
+  const labels = Array.from({ length: 100 }, (_, i) => [i, String(i)]);
+  const shown = (size) => page.labelsWithRoom(labels, ([at]) => [at - size / 2, at + size / 2]).map(([, label]) => label);
+  assert.equal(shown(1).length, 100);
+  assert.deepEqual(shown(1.5).slice(0, 3), ["0", "2", "4"]);
+  assert.deepEqual(shown(12).slice(0, 3), ["0", "20", "40"]);
+  assert.deepEqual(shown(1e9), ["0"]);
 });
