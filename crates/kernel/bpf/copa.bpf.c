@@ -84,6 +84,16 @@ static __always_inline u64 law_base(const struct law *law)
 	return copa_extreme(&law->is.minimum);
 }
 
+static __always_inline bool law_starts(const struct law *law)
+{
+	return law->is.slow_start;
+}
+
+static __always_inline u64 law_pause(const struct law_settings *set)
+{
+	return set->is.idle;
+}
+
 static __always_inline void law_show(const struct law *law, struct native_socket *is)
 {
 	const struct copa *copa = &law->is;

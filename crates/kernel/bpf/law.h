@@ -4,7 +4,8 @@
  * file that includes this has struct law and struct law_settings, and the hooks
  *
  *   law_begin, law_on_ack, law_on_loss, law_on_mark, law_on_idle, law_on_timeout, law_on_undo
- *   law_window (packets), law_pacing (packets per second), law_base (us), law_show
+ *   law_window (packets), law_pacing (packets per second), law_base (us), law_starts (slow start), law_show
+ *   law_pause (ns without an ack after which law_on_idle has something to do)
  *
  * What TCP has for it:
  *
@@ -67,8 +68,10 @@ static __always_inline void apply(struct sock *sk, const struct flow *flow,
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 
+	bool paced = native_is_paced(sk, law_base(&flow->law));
+
 	tp->snd_cwnd = native_window(tp, law_window(&flow->law));
-	native_pace(sk, law_pacing(&flow->law, set) * tp->mss_cache, law_base(&flow->law));
+	native_pace(sk, paced ? law_pacing(&flow->law, set) * tp->mss_cache : native_unpaced_rate(tp), paced);
 }
 
 static __always_inline void take_ack(struct flow *flow, const struct law_settings *set,
@@ -78,7 +81,7 @@ static __always_inline void take_ack(struct flow *flow, const struct law_setting
 		.now = now_ns(tp),
 		.packets = rs->acked_sacked,
 		.rtt = rs->rtt_us > 0 && rs->delivered >= 0 ? (u64)rs->rtt_us : 0,
-		.app_limited = rs->is_app_limited,
+		.app_limited = rs->is_app_limited && !(law_starts(&flow->law) && native_fills_window(tp)),
 	};
 	/* Both counts go round in 32 bits. */
 	u64 flight = (u32)(tp->delivered - rs->prior_delivered);
@@ -188,9 +191,13 @@ SEC("struct_ops/law_event")
 void BPF_PROG(law_event, struct sock *sk, enum tcp_ca_event event)
 {
 	const struct law_settings *set = settings_now();
-	struct flow *flow = flow_of(sk);
+	struct flow *flow;
 
-	if (!flow || !set || event != CA_EVENT_TX_START)
+	/* Each request of a kept connection begins with nothing in flight: most pauses are short. */
+	if (event != CA_EVENT_TX_START || !set || native_pause(tcp_sk(sk)) < law_pause(set))
+		return;
+	flow = flow_of(sk);
+	if (!flow)
 		return;
 	law_on_idle(&flow->law, set, now_ns(tcp_sk(sk)));
 	apply(sk, flow, set);

@@ -6,6 +6,8 @@
 #ifndef CELLPACE_NATIVE_H
 #define CELLPACE_NATIVE_H
 
+#include "numbers.h"
+
 /* What the loader says of it, for `cellpace kernel status` and `remove`; see crates/kernel/src/native. */
 struct native_about {
 	u64 magic;
@@ -47,6 +49,8 @@ struct law_loss {
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct tcp_sock___native {
 	u32 snd_cwnd_clamp;
+	u32 max_packets_out;
+	u64 delivered_mstamp;
 };
 #pragma clang attribute pop
 
@@ -65,6 +69,23 @@ static __always_inline u32 native_window(const struct tcp_sock *tp, u64 packets)
 	return max_u32(window, NATIVE_LEAST);
 }
 
+/*
+ * TCP marks every packet of a burst that begins with nothing in flight, also where the burst fills the
+ * window. Slow start goes on where TCP's own would: up to twice what was in flight.
+ */
+static __always_inline bool native_fills_window(const struct tcp_sock *tp)
+{
+	return tp->snd_cwnd < 2 * ((const struct tcp_sock___native *)tp)->max_packets_out;
+}
+
+/* Since something was acknowledged, ns. While nothing is in flight, a packet that leaves does not count. */
+static __always_inline u64 native_pause(const struct tcp_sock *tp)
+{
+	u64 acked_at = ((const struct tcp_sock___native *)tp)->delivered_mstamp;
+
+	return sub_u64(tp->tcp_mstamp, acked_at) * 1000;
+}
+
 /* On a path whose RTT is shorter, in us, a burst waits no longer than what counts as no queue. */
 #define NATIVE_UNPACED 1000
 
@@ -74,22 +95,23 @@ static __always_inline bool native_is_paced(const struct sock *sk, u64 base_us)
 	return base_us >= NATIVE_UNPACED || sk->sk_max_pacing_rate != ~0UL;
 }
 
-/*
- * `rate` in bytes per second; 0: not known yet. TCP sizes its segments by the pacing rate, also where
- * nothing is paced: then by that of the kernel's own congestion controls, two windows in an RTT.
- */
-static __always_inline void native_pace(struct sock *sk, u64 rate, u64 base_us)
+/* That of the kernel's own congestion controls: two windows in an RTT. TCP sizes its segments by it. */
+static __always_inline u64 native_unpaced_rate(const struct tcp_sock *tp)
 {
-	const struct tcp_sock *tp = tcp_sk(sk);
-	u64 most = sk->sk_max_pacing_rate, srtt_us = tp->srtt_us >> 3;
-	bool paced = native_is_paced(sk, base_us);
+	u64 srtt_us = tp->srtt_us >> 3;
+
+	return srtt_us ? 2000000ULL * tp->snd_cwnd * tp->mss_cache / srtt_us : 0;
+}
+
+/* `rate` in bytes per second; 0: not known yet. */
+static __always_inline void native_pace(struct sock *sk, u64 rate, bool paced)
+{
+	u64 most = sk->sk_max_pacing_rate;
 
 	if (paced && sk->sk_pacing_status == SK_PACING_NONE)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
 	if (!paced && sk->sk_pacing_status == SK_PACING_NEEDED)
 		sk->sk_pacing_status = SK_PACING_NONE;
-	if (!paced)
-		rate = srtt_us ? 2000000ULL * tp->snd_cwnd * tp->mss_cache / srtt_us : 0;
 	sk->sk_pacing_rate = rate && rate < most ? rate : most;
 }
 

@@ -97,6 +97,16 @@ static __always_inline u64 law_base(const struct law *law)
 	return law->is.base.base;
 }
 
+static __always_inline bool law_starts(const struct law *law)
+{
+	return law->is.startup;
+}
+
+static __always_inline u64 law_pause(const struct law_settings *set)
+{
+	return PACE_PAUSE;
+}
+
 static __always_inline void law_show(const struct law *law, struct native_socket *is)
 {
 	const struct pace *pace = &law->is;

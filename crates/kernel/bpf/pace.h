@@ -117,6 +117,7 @@ struct pace_rate {
 	u64 running;
 	u64 at;
 	u64 has_at;
+	u64 packet_time; /* us that a packet takes at this rate; 0: not known */
 };
 
 struct pace_headroom {
@@ -278,6 +279,15 @@ static inline u64 pace_range_width(const struct pace_range *range)
 
 /* Section 3. */
 
+/* Written down, since a division costs most of what else an ack does. */
+static inline void pace_rate_set(struct pace_rate *rate, u64 to)
+{
+	if (rate->rate == to)
+		return;
+	rate->rate = to;
+	rate->packet_time = to ? PACE_ONE * PACE_SECOND / to : 0;
+}
+
 /* Each packet adds 1/T, and 1 / (1 + x + x^2 / 2) is left after x = t / T. */
 PACE_FN void pace_rate_on_ack(struct pace_rate *rate, const struct pace_settings *set, u64 now,
 			      u64 packets, u32 hold)
@@ -296,12 +306,12 @@ PACE_FN void pace_rate_on_ack(struct pace_rate *rate, const struct pace_settings
 	rate->running = before * kept / PACE_ONE +
 			min_u64(packets, PACE_ONE << 20) * PACE_SECOND / memory;
 	rate->running = min_u64(rate->running, PACE_MAX_RATE);
-	rate->rate = hold ? max_u64(rate->rate, rate->running) : rate->running;
+	pace_rate_set(rate, hold ? max_u64(rate->rate, rate->running) : rate->running);
 }
 
 static inline void pace_rate_raise(struct pace_rate *rate, u64 to)
 {
-	rate->rate = min_u64(max_u64(rate->rate, to), PACE_MAX_RATE);
+	pace_rate_set(rate, min_u64(max_u64(rate->rate, to), PACE_MAX_RATE));
 	rate->running = max_u64(rate->running, rate->rate);
 }
 
@@ -789,9 +799,15 @@ static inline void pace_begin(struct pace *pace, const struct pace_settings *set
 	pace->last_ack_at = now;
 }
 
+/* In the kernel sizes are in packets. */
+static inline u64 pace_full_packets(const struct pace_settings *set, u64 bytes)
+{
+	return set->mss > 1 ? bytes / set->mss : bytes;
+}
+
 static inline u64 pace_packets(const struct pace_settings *set, u64 bytes)
 {
-	return min_u64(bytes, 1ull << 47) * PACE_ONE / max_u64(set->mss, 1);
+	return pace_full_packets(set, min_u64(bytes, 1ull << 47) * PACE_ONE);
 }
 
 /* The packets that a rate brings in a time. */
@@ -800,22 +816,17 @@ static inline u64 pace_held(u64 rate, u64 micros)
 	return rate / 4 * min_u64(micros, 1 << 24) / (PACE_SECOND / 4);
 }
 
-static inline u64 pace_packet_time(const struct pace *pace)
-{
-	return pace->rate.rate ? PACE_ONE * PACE_SECOND / pace->rate.rate : 0;
-}
-
 /* Section 4: the queueing delay up to which a queue counts as empty. */
 static inline u64 pace_nothing(const struct pace *pace)
 {
-	return max_u64(PACE_NOTHING, min_u64(pace_packet_time(pace), pace->base.base / 2));
+	return max_u64(PACE_NOTHING, min_u64(pace->rate.packet_time, pace->base.base / 2));
 }
 
 /* Packets that were delivered while one packet was in flight. */
 static inline u64 pace_flight(const struct pace *pace, const struct pace_settings *set,
 			      const struct pace_ack *ack)
 {
-	return sub_u64(pace->delivered, ack->stamp) / max_u64(set->mss, 1);
+	return pace_full_packets(set, sub_u64(pace->delivered, ack->stamp));
 }
 
 static inline u64 pace_flight_rate(const struct pace *pace, const struct pace_settings *set,
@@ -884,7 +895,7 @@ static inline void pace_ask(struct pace *pace, const struct pace_settings *set,
 		.delivered = pace->delivered,
 		.flight = pace_flight(pace, set, ack),
 		.base = pace->base.base,
-		.packet = pace_packet_time(pace),
+		.packet = pace->rate.packet_time,
 		.rate = pace->rate.rate,
 		.valid = limited_by_law && !settling && !ack->app_limited,
 	};
@@ -938,7 +949,7 @@ PACE_FN void pace_on_ack(struct pace *pace, const struct pace_settings *set,
 	pace->last_ack_at = ack->now;
 	if (!ack->has_packet)
 		return;
-	seen = pace_base_sample(&pace->base, set, ack, pace_packet_time(pace),
+	seen = pace_base_sample(&pace->base, set, ack, pace->rate.packet_time,
 				pace_noisy(&pace->elasticity));
 	if (seen == PACE_SEEN_BASE)
 		pace->base_rate = pace->rate.rate;
