@@ -71,9 +71,16 @@ impl FlowArgs {
         Ok(ControlOptions { cc, seed: seed()?, drivers })
     }
 
-    /// Says why the driver is not the kernel's where that was wished for, and what TCP below the
-    /// controller is, where that is not what the system has.
+    /// Says whether TCP of this kernel could do it by itself, why the driver is not the kernel's where
+    /// that was wished for, and what TCP below the controller is, where that is not what the system has.
     pub(crate) fn describe(&self, options: &ControlOptions, verbosity: Verbosity) {
+        let native = format!("{}_{}", self.driver_name(), options.cc.name());
+        if !self.is_client_server() && cellpace_kernel::native::is_registered(&native) {
+            verbosity.note(&format!(
+                "this kernel has `{native}`: sockets with this congestion control need no driver and cost \
+                 what plain TCP costs"
+            ));
+        }
         let DriverChoice::Relay(driver, reason) = &options.drivers else { return };
         if let Some(reason) = reason {
             verbosity.detail(|| format!("driver {}: {reason}", driver.kind().name()));

@@ -1,5 +1,5 @@
-//! Writes and compares `vectors/mdi-flow.json` and `vectors/pace.json`, flows under these controllers, and
-//! the built-in table as the library in Java carries it.
+//! Writes and compares `vectors/mdi-flow.json`, `vectors/pace.json` and `vectors/copa.json`, flows under these
+//! controllers, and the built-in table as the library in Java carries it.
 
 #[path = "../../../../vectors/compare.rs"]
 mod compare;
@@ -197,17 +197,45 @@ fn pace_state(controller: &dyn Controller) -> String {
     state.join(", ")
 }
 
-#[test]
-fn the_file_of_pace_holds_its_state_after_every_ack() {
+/// The window in packets of 32 bits behind the point, 1/delta of 16, durations in microseconds.
+fn copa_state(controller: &dyn Controller) -> String {
+    let mut state = Vec::new();
+    controller.inspect(&mut |name, value| {
+        let (name, whole) = match name {
+            "cwnd_pkts" => ("window", value * 4_294_967_296.0),
+            "delta" => ("inverse_delta", 65_536.0 / value),
+            "velocity" | "slow_start" | "competitive" => (name, value),
+            "srtt_ms" => ("srtt_us", value * 1e3),
+            "base_rtt_ms" => ("base_us", value * 1e3),
+            "standing_rtt_ms" => ("standing_us", value * 1e3),
+            _ => return,
+        };
+        state.push(format!("\"{name}\": {}", whole.round()));
+    });
+    state.join(", ")
+}
+
+/// Compares a file of flows that acks alone drive.
+fn compare_flows(name: &str, state: fn(&dyn Controller) -> String) {
     let flows = [1, 2].map(|seed| {
-        let lines = Flow::new("pace", seed, pace_state).run_by_acks().join(",\n");
+        let lines = Flow::new(name, seed, state).run_by_acks().join(",\n");
         format!("{{\"mss\": {MSS}, \"steps\": [\n{lines}\n]}}")
     });
     let flows = flows.join(",\n");
     compare(
-        "pace.json",
-        &format!("{{\"schema\": \"cellpace.vectors.pace/1\", \"flows\": [\n{flows}\n]}}\n"),
+        &format!("{name}.json"),
+        &format!("{{\"schema\": \"cellpace.vectors.{name}/1\", \"flows\": [\n{flows}\n]}}\n"),
     );
+}
+
+#[test]
+fn the_file_of_pace_holds_its_state_after_every_ack() {
+    compare_flows("pace", pace_state);
+}
+
+#[test]
+fn the_file_of_copa_holds_its_state_after_every_ack() {
+    compare_flows("copa", copa_state);
 }
 
 #[test]

@@ -89,6 +89,24 @@ fn a_default_is_given_used_seen_and_put_back() {
     });
 }
 
+/// A driver costs several times what TCP itself does.
+#[test]
+fn programs_that_the_kernel_could_control_by_itself_are_told_so() {
+    let Some(mut place) = Place::new() else { return };
+    let driver = place.name.clone();
+    place.name = format!("{driver}_pace");
+    let run = |cc: &str| {
+        let ended = place.folder.run(&format!("run --driver-name {driver} --cc {cc} -- true"));
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        ended.stderr.contains(&format!("this kernel has `{}`", place.name))
+    };
+    assert!(!run("pace"));
+    place.good("install --cc pace");
+    assert!(run("pace") && !run("copa"));
+    place.good("remove --cc pace");
+    assert!(!run("pace"));
+}
+
 /// Without `--now` they keep to it, and `remove --now` finds them later, too.
 #[test]
 fn open_connections_keep_to_what_is_removed_until_they_are_moved() {

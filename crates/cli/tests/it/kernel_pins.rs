@@ -29,7 +29,7 @@ impl Place {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let place =
-            Self { folder: Folder::new(), name: format!("cp_g{:x}_{number}", std::process::id()) };
+            Self { folder: Folder::new(), name: format!("cp{:x}_{number}", std::process::id()) };
         let status = place.json();
         if status["can_install"] == false {
             cellpace_testing::skip(format_args!(

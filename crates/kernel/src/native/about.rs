@@ -92,6 +92,11 @@ pub struct InstalledNative {
     pub(crate) program: u64,
 }
 
+/// Whether a congestion control of this name is registered; any user may ask.
+pub fn is_registered(name: &str) -> bool {
+    is_listed(name)
+}
+
 /// The controller that is registered under a name, if there is one.
 ///
 /// # Errors

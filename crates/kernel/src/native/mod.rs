@@ -10,7 +10,9 @@ pub(crate) mod removal;
 #[cfg(feature = "install")]
 mod sockets;
 
-pub use about::{InstalledNative, NativeController, default_here, installed, remove, set_default};
+pub use about::{
+    InstalledNative, NativeController, default_here, installed, is_registered, remove, set_default,
+};
 #[cfg(feature = "install")]
 pub use install::{NativeInstallation, install};
 #[cfg(feature = "install")]

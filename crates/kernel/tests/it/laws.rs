@@ -413,23 +413,45 @@ fn ten_thousand_random_histories_leave_both_laws_of_copa_in_the_same_state() {
     run_histories("copa", &parameters);
 }
 
-/// `vectors/pace.json`, whose states the law in Rust has written.
+/// What `pace_host.c` prints first, by its names in `vectors/pace.json`.
+const STATE_OF_PACE: &[&str] = &["window", "rate", "headroom", "base_us", "reach_us"];
+/// The same of Copa.
+const STATE_OF_COPA: &[&str] = &[
+    "window",
+    "inverse_delta",
+    "velocity",
+    "slow_start",
+    "competitive",
+    "srtt_us",
+    "base_us",
+    "standing_us",
+];
+
 #[test]
 fn the_vectors_of_pace_hold_the_state_of_the_law_in_c() {
+    hold("pace", include_str!("../../../../vectors/pace.json"), STATE_OF_PACE);
+}
+
+#[test]
+fn the_vectors_of_copa_hold_the_state_of_the_law_in_c() {
+    hold("copa", include_str!("../../../../vectors/copa.json"), STATE_OF_COPA);
+}
+
+/// Goes through `vectors/NAME.json`, whose states the law in Rust has written.
+fn hold(name: &str, vectors: &str, names: &[&str]) {
     let record = Mutex::new(Record::default());
-    let vectors: Value =
-        serde_json::from_str(include_str!("../../../../vectors/pace.json")).unwrap();
-    let words = "pace".parse::<ControllerSpec>().unwrap().kernel_settings().unwrap().words;
+    let vectors: Value = serde_json::from_str(vectors).unwrap();
+    let words = name.parse::<ControllerSpec>().unwrap().kernel_settings().unwrap().words;
     let settings: Vec<String> = words[1..].iter().map(u64::to_string).collect();
     for flow in vectors["flows"].as_array().unwrap() {
         record
             .lock()
             .unwrap()
             .take(format_args!("n 0 {} {}", flow["mss"], settings.join(" ")), String::new());
-        replay(flow["steps"].as_array().unwrap(), &record);
+        replay(flow["steps"].as_array().unwrap(), names, &record);
     }
     let folder = tempfile::tempdir().unwrap();
-    let Some(program) = compiled("pace", folder.path()) else { return };
+    let Some(program) = compiled(name, folder.path()) else { return };
     let Record { events, states } = record.into_inner().unwrap();
     let input = folder.path().join("events");
     std::fs::write(&input, events).unwrap();
@@ -442,40 +464,58 @@ fn the_vectors_of_pace_hold_the_state_of_the_law_in_c() {
     }
 }
 
+/// A packet in flight.
+struct Flying {
+    number: u64,
+    sent_at: u64,
+    bytes: u64,
+    /// Bytes delivered when it left.
+    stamp: u64,
+    starved: bool,
+}
+
 /// Turns the steps of a file, whose acks cover the oldest packets, into events.
-fn replay(steps: &[Value], record: &Mutex<Record>) {
-    let mut flying: VecDeque<(u64, u64, u64, bool)> = VecDeque::new();
-    let mut delivered = 0;
+fn replay(steps: &[Value], names: &[&str], record: &Mutex<Record>) {
+    let mut flying: VecDeque<Flying> = VecDeque::new();
+    let (mut sent, mut delivered) = (0, 0);
     for step in steps {
-        let now = step["at_ns"].as_u64().unwrap();
         let number = |name: &str| step[name].as_u64().unwrap();
-        let state = format!(
-            "{} {} {} {} {} ",
-            number("window"),
-            number("rate"),
-            number("headroom"),
-            number("base_us"),
-            number("reach_us")
-        );
+        let now = number("at_ns");
+        let state: String = names.iter().map(|name| format!("{} ", number(name))).collect();
         let mut record = record.lock().unwrap();
         if let Some(bytes) = step["sent"].as_u64() {
             let is_idle = u8::from(flying.is_empty());
-            flying.push_back((now, bytes, delivered, step["starved"].as_bool().unwrap()));
+            let starved = step["starved"].as_bool().unwrap();
+            flying.push_back(Flying {
+                number: sent,
+                sent_at: now,
+                bytes,
+                stamp: delivered,
+                starved,
+            });
+            sent += 1;
             record.take(format_args!("s {now} {is_idle}"), state);
             continue;
         }
-        let packets: Vec<_> = flying.drain(..number("acked") as usize).collect();
-        let bytes: u64 = packets.iter().map(|packet| packet.1).sum();
-        let newest = packets.iter().map(|packet| packet.2).max().unwrap();
+        let packets: Vec<Flying> = flying.drain(..number("acked") as usize).collect();
+        let bytes: u64 = packets.iter().map(|packet| packet.bytes).sum();
+        let stamp = packets.iter().map(|packet| packet.stamp).max().unwrap();
         // The first of those with the shortest RTT.
-        let youngest = packets.iter().map(|packet| packet.0).max().unwrap();
-        let fastest = packets.iter().find(|packet| packet.0 == youngest).unwrap();
-        let (sent_at, _, stamp, starved) = *fastest;
-        let rtt = ((now - sent_at) / 1000).max(1);
+        let youngest = packets.iter().map(|packet| packet.sent_at).max().unwrap();
+        let fastest = packets.iter().find(|packet| packet.sent_at == youngest).unwrap();
+        let newest = packets.last().unwrap();
+        let rtt = now - fastest.sent_at;
         record.take(
             format_args!(
-                "a {now} {bytes} {newest} 1 {sent_at} {rtt} {stamp} {}",
-                u8::from(starved)
+                "a {now} {bytes} {stamp} 1 {} {} {} {} {} {sent} {} {} {}",
+                fastest.sent_at,
+                (rtt / 1000).max(1),
+                fastest.stamp,
+                u8::from(fastest.starved),
+                newest.number,
+                packets.len(),
+                u8::from(newest.starved),
+                rtt.max(1),
             ),
             state,
         );
