@@ -89,6 +89,8 @@ crates() {
         say "a controller in a crate of its own, with the packed crates"
         stranger
         cargo test --quiet --manifest-path "$published/examples/own_controller/Cargo.toml"
+        said=$(env -u CELLPACE_PRELOAD "$published/debug/own_controller" run -- true 2>&1 || true)
+        case $said in *'cargo install --git'*) ;; *) die "run without the library does not say what to do: $said" ;; esac
     )
     rm -r "$published"
 }

@@ -45,10 +45,11 @@ fn why_missing() -> String {
         return format!("built for {}: use a build for glibc", target.display());
     }
     if !manifest().is_file() {
-        let crate_version = env!("CARGO_PKG_VERSION");
+        let (version, repository) = (env!("CARGO_PKG_VERSION"), env!("CARGO_PKG_REPOSITORY"));
         return format!(
-            "built from the published crate {crate_version}: let CELLPACE_PRELOAD name that of a package, or build \
-             in the repository"
+            "built from the published crate {version}, which leaves the library out: \
+             `cargo install --git {repository} --locked cellpace` builds a program with it, and CELLPACE_PRELOAD \
+             takes that of a package"
         );
     }
     String::new()
