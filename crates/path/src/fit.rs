@@ -105,7 +105,7 @@ pub fn fit_millis(millis: &[u32]) -> Result<LinkProfile, FitError> {
     }
     let bursts = bursts(millis);
     let is_even = is_evenly_spread(millis);
-    let service = Service::new(millis);
+    let service = FittedService::new(millis);
     let served_s = service.served.iter().sum::<u32>() as f64 / 1000.0;
     if served_s < f64::from(MIN_SERVED_S) || (bursts.len() < MIN_BURSTS && !is_even) {
         return Err(FitError::TooShort { served_s, bursts: bursts.len() });
@@ -153,7 +153,7 @@ fn is_evenly_spread(millis: &[u32]) -> bool {
 }
 
 /// Opportunities and time with service in each 100-ms window.
-struct Service {
+struct FittedService {
     count: Vec<u32>,
     /// Milliseconds outside outages.
     served: Vec<u32>,
@@ -161,7 +161,7 @@ struct Service {
     local: Vec<f64>,
 }
 
-impl Service {
+impl FittedService {
     fn new(millis: &[u32]) -> Self {
         let windows = (millis.last().copied().unwrap_or(0) / FINE_MS) as usize;
         let mut count = vec![0; windows];
@@ -305,7 +305,11 @@ fn bursts(millis: &[u32]) -> Vec<Burst> {
 }
 
 /// A profile from rates that were measured as such.
-fn fit_rates(profile: &mut LinkProfile, service: &Service, millis: &[u32]) -> Result<(), FitError> {
+fn fit_rates(
+    profile: &mut LinkProfile,
+    service: &FittedService,
+    millis: &[u32],
+) -> Result<(), FitError> {
     let table = rate_table(&service.smooth_rates());
     let covariance = LAGS.map(|lag| autocovariance(&service.fine_rates(), lag));
     let middle = table[SCORES / 2];
@@ -368,7 +372,7 @@ fn set_rates(profile: &mut LinkProfile, table: &[f64; SCORES]) {
 }
 
 /// Steps 2 and 3: the rate's distribution and memory.
-fn fit_quality(profile: &mut LinkProfile, service: &Service) -> Result<(), FitError> {
+fn fit_quality(profile: &mut LinkProfile, service: &FittedService) -> Result<(), FitError> {
     let ranked = service.ranked();
     let table = rate_table(&ranked);
     let fine = service.fine_rates();
@@ -501,7 +505,7 @@ fn non_negative_least_squares(columns: &[Vec<f64>], target: &[f64]) -> (Vec<f64>
 }
 
 /// Step 4: how often outages begin, and how long they are.
-fn fit_outages(profile: &mut LinkProfile, service: &Service, outages: &[Outage]) {
+fn fit_outages(profile: &mut LinkProfile, service: &FittedService, outages: &[Outage]) {
     let ranked = service.ranked();
     let limits = [0.10, 0.25, 0.50].map(|share| quantile(&ranked, share));
     let band = |rate: f64| limits.partition_point(|limit| *limit <= rate);
@@ -555,7 +559,7 @@ fn quantiles(mut values: Vec<f64>, none: f64) -> [f64; LEVELS.len()] {
 }
 
 /// Step 5: sizes of bursts and the gaps between them.
-fn fit_bursts(profile: &mut LinkProfile, service: &Service, bursts: &[Burst]) {
+fn fit_bursts(profile: &mut LinkProfile, service: &FittedService, bursts: &[Burst]) {
     let steps: u32 = bursts.iter().map(|burst| burst.size - 1).sum();
     let same: u32 = bursts.iter().map(|burst| burst.same).sum();
     profile.burst_same_ms = f64::from(same) / f64::from(steps.max(1));
@@ -583,7 +587,7 @@ fn fit_bursts(profile: &mut LinkProfile, service: &Service, bursts: &[Burst]) {
 }
 
 /// Mean burst size at the rate `median`, and the exponent of its excess over one.
-fn size_and_rate(service: &Service, bursts: &[Burst], median: f64) -> (f64, f64) {
+fn size_and_rate(service: &FittedService, bursts: &[Burst], median: f64) -> (f64, f64) {
     const CLASSES: usize = 12;
     let mut by_rate: Vec<(f64, u32)> =
         bursts.iter().map(|burst| (service.local_at(burst.start), burst.size)).collect();
@@ -614,7 +618,7 @@ fn size_and_rate(service: &Service, bursts: &[Burst], median: f64) -> (f64, f64)
 /// What a scheduler without memory is behind its rate is a random walk; catching up in time `tau`
 /// makes that walk an Ornstein-Uhlenbeck process, and the variance of a window `T` shrinks by
 /// `(1 - exp(-T/tau)) tau/T`.
-fn fit_catch_up(profile: &LinkProfile, service: &Service, median: f64) -> f64 {
+fn fit_catch_up(profile: &LinkProfile, service: &FittedService, median: f64) -> f64 {
     let fine = service.fine_rates();
     let [none, one, two] = [0, 1, 2].map(|lag| autocovariance(&fine, lag));
     let wanted = none - (2.0 * one - two).max(one);

@@ -110,19 +110,19 @@ pub struct Steps<T>(StepsForm<T>);
 #[derive(Debug, Clone, PartialEq)]
 enum StepsForm<T> {
     Constant(T),
-    Cycle(Arc<Cycle<T>>),
+    Cycle(Arc<StepCycle<T>>),
     Random { low: T, high: T, every: Span },
     Switched { on: T, off: T, mean_on: Span, mean_off: Span },
 }
 
 #[derive(Debug, PartialEq)]
-struct Cycle<T> {
+struct StepCycle<T> {
     values: Vec<T>,
     /// Where each step ends, from the start of the cycle; as many as values.
     ends: Vec<Span>,
 }
 
-impl<T> Cycle<T> {
+impl<T> StepCycle<T> {
     fn length(&self) -> Span {
         self.ends.last().copied().unwrap_or(Span::MAX)
     }
@@ -147,7 +147,7 @@ impl<T: Level> Steps<T> {
             ends.push(end);
         }
         let fits = !values.is_empty() && end < Span::MAX;
-        fits.then(|| Self(StepsForm::Cycle(Arc::new(Cycle { values, ends }))))
+        fits.then(|| Self(StepsForm::Cycle(Arc::new(StepCycle { values, ends }))))
     }
 
     /// Redrawn uniformly between `low` and `high`, `every` so often. `None` if `every` is
@@ -264,7 +264,7 @@ impl<T: Level> Steps<T> {
     pub fn map(&self, change: impl Fn(T) -> T) -> Self {
         Self(match &self.0 {
             StepsForm::Constant(value) => StepsForm::Constant(change(*value)),
-            StepsForm::Cycle(cycle) => StepsForm::Cycle(Arc::new(Cycle {
+            StepsForm::Cycle(cycle) => StepsForm::Cycle(Arc::new(StepCycle {
                 values: cycle.values.iter().map(|value| change(*value)).collect(),
                 ends: cycle.ends.clone(),
             })),

@@ -82,9 +82,9 @@ impl HostBuffers {
     pub(crate) fn share(&self, cc: Option<&ControllerSpec>) -> HostShare {
         let is_tcp = cc.is_some_and(|cc| KERNEL_TCP.contains(&cc.name()));
         let limit = match (is_tcp, self.tsq) {
-            (false, _) => Limit::Packets(self.sndbuf / CHARGE),
-            (true, SmallQueue::Bytes(bytes)) => Limit::WireBytes(bytes),
-            (true, SmallQueue::Auto) => Limit::Millisecond,
+            (false, _) => HostLimit::Packets(self.sndbuf / CHARGE),
+            (true, SmallQueue::Bytes(bytes)) => HostLimit::WireBytes(bytes),
+            (true, SmallQueue::Auto) => HostLimit::Millisecond,
         };
         HostShare { limit, packets: 0, wire_bytes: 0, waits: false, refused: 0 }
     }
@@ -95,7 +95,7 @@ const KERNEL_TCP: [&str; 7] = ["cubic", "newreno", "bic", "vegas", "bbr", "bbr3"
 
 /// What one flow has in the host's queue.
 pub(crate) struct HostShare {
-    limit: Limit,
+    limit: HostLimit,
     packets: u64,
     wire_bytes: u64,
     /// The flow asks again as soon as something of it leaves.
@@ -105,7 +105,7 @@ pub(crate) struct HostShare {
 }
 
 #[derive(Clone, Copy)]
-enum Limit {
+enum HostLimit {
     Packets(u64),
     WireBytes(u64),
     Millisecond,
@@ -124,7 +124,7 @@ pub(crate) enum Admission {
 impl HostShare {
     /// Whether `bytes` of a flow over UDP, which has no connection to ask, enter.
     pub(crate) fn admit_plain(&mut self, bytes: u64) -> bool {
-        let Limit::Packets(most) = self.limit else { return true };
+        let HostLimit::Packets(most) = self.limit else { return true };
         if self.packets >= most {
             self.refused += 1;
             // Its socket can be written to again once something has left.
@@ -143,12 +143,12 @@ impl HostShare {
         rtt: &RttEstimator,
     ) -> Admission {
         let most = match self.limit {
-            Limit::Packets(_) => {
+            HostLimit::Packets(_) => {
                 let enters = self.admit_plain(bytes);
                 return if enters { Admission::Enters } else { Admission::Refused };
             }
-            Limit::WireBytes(most) => most,
-            Limit::Millisecond => of_a_millisecond(permitted_rate(controller, rtt)),
+            HostLimit::WireBytes(most) => most,
+            HostLimit::Millisecond => of_a_millisecond(permitted_rate(controller, rtt)),
         };
         self.waits = self.wire_bytes + bytes + WIRE_OVERHEAD > most;
         if self.waits {

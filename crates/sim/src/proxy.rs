@@ -18,14 +18,14 @@ use crate::transfers::Leg;
 const PROXY_STREAM: u64 = 1 << 42;
 
 /// A server that knows of no more room asks again and again.
-struct Probe {
+struct WindowProbe {
     flow: usize,
     generation: u16,
     at: Time,
     wait: Span,
 }
 
-impl Probe {
+impl WindowProbe {
     /// Set in the number of its packets. Those of data are far smaller.
     const MARK: u64 = 1 << 46;
     /// Between two of them at most (RFC 9293 section 3.8.6.1 leaves it open).
@@ -50,7 +50,7 @@ impl LegTally {
 }
 
 /// The proxy at run time.
-pub(crate) struct Proxy {
+pub(crate) struct SplitProxy {
     spec: ProxySpec,
     ends: EndRules,
     random: Random,
@@ -59,7 +59,7 @@ pub(crate) struct Proxy {
     waiting_legs: VecDeque<(Time, usize, Leg)>,
     /// When the proxy is connected to the server of a transfer, by flow and transfer.
     connected_at: HashMap<(usize, u64), Time>,
-    probes: Vec<Probe>,
+    probes: Vec<WindowProbe>,
     wired_rtt: Span,
     pub(crate) in_proxy: DelaySketch,
     /// The most pieces of one connection that it kept.
@@ -70,7 +70,7 @@ pub(crate) struct Proxy {
     past: SenderCounts,
 }
 
-impl Proxy {
+impl SplitProxy {
     /// The proxy of a chain that has one.
     pub(crate) fn new(chain: &ChainSpec, ends: EndRules, seed: u64) -> Option<Self> {
         Some(Self {
@@ -154,17 +154,17 @@ impl Proxy {
     /// for more, since the message that there is room may have been lost.
     pub(crate) fn due_probes(&mut self, now: Time) -> Vec<Packet> {
         let due = self.probes.iter_mut().filter(|probe| probe.at <= now);
-        let ask = |probe: &mut Probe| {
-            let id = u64::from(probe.generation) << 48 | Probe::MARK;
+        let ask = |probe: &mut WindowProbe| {
+            let id = u64::from(probe.generation) << 48 | WindowProbe::MARK;
             probe.at = now + probe.wait;
-            probe.wait = (probe.wait * 2).min(Probe::MAX_WAIT);
+            probe.wait = (probe.wait * 2).min(WindowProbe::MAX_WAIT);
             Packet::new(id, probe.flow as u32, ACK_BYTES, now)
         };
         due.map(ask).collect()
     }
 
     pub(crate) fn is_probe(packet: &Packet) -> bool {
-        packet.id & Probe::MARK != 0
+        packet.id & WindowProbe::MARK != 0
     }
 
     /// Sets and removes the probes of a flow's connections.
@@ -179,7 +179,7 @@ impl Proxy {
             let mut known = self.probes.iter();
             if !known.any(|probe| probe.flow == flow && probe.generation == generation) {
                 let wait = connection.rto();
-                self.probes.push(Probe { flow, generation, at: now + wait, wait: wait * 2 });
+                self.probes.push(WindowProbe { flow, generation, at: now + wait, wait: wait * 2 });
             }
         }
     }

@@ -74,7 +74,7 @@ pub(crate) enum Demand {
 }
 
 struct ActiveTransfer {
-    phase: Phase,
+    phase: TransferPhase,
     began: Time,
     /// Sizes of the packets in front of the data.
     legs: Vec<u32>,
@@ -86,7 +86,7 @@ struct ActiveTransfer {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Phase {
+enum TransferPhase {
     /// The leg with this number has not arrived.
     Opening { awaited: u8, sent_at: Time, retry_at: Time, tries: u32 },
     /// The server answers at this time.
@@ -121,8 +121,10 @@ impl Transfers {
     pub(crate) fn stop(&mut self) {
         self.next_start = None;
         self.active.retain(|transfer| {
-            let is_before_data =
-                matches!(transfer.phase, Phase::Opening { .. } | Phase::Answering(_));
+            let is_before_data = matches!(
+                transfer.phase,
+                TransferPhase::Opening { .. } | TransferPhase::Answering(_)
+            );
             if is_before_data {
                 self.finished.push(transfer.record.clone());
             }
@@ -142,7 +144,7 @@ impl Transfers {
 
     /// When the next one begins, unless it waits for the one before.
     fn waiting_start(&self) -> Option<Time> {
-        let is_busy = |transfer: &ActiveTransfer| transfer.phase != Phase::Received;
+        let is_busy = |transfer: &ActiveTransfer| transfer.phase != TransferPhase::Received;
         let waits = self.spec.keep && self.active.iter().any(is_busy);
         self.next_start.filter(|_| !waits)
     }
@@ -161,16 +163,17 @@ impl Transfers {
                 break;
             }
             match transfer.phase {
-                Phase::Opening { awaited, retry_at, tries, .. } if retry_at <= now => {
+                TransferPhase::Opening { awaited, retry_at, tries, .. } if retry_at <= now => {
                     // Whatever of the two was lost, the client's packet brings the next one.
                     let tries = tries + 1;
                     let wait = FIRST_RETRY * (1 << tries.min(MAX_DOUBLINGS));
                     let retry_at = now + wait;
-                    transfer.phase = Phase::Opening { awaited, sent_at: now, retry_at, tries };
+                    transfer.phase =
+                        TransferPhase::Opening { awaited, sent_at: now, retry_at, tries };
                     legs.push(transfer.leg(awaited & !1));
                 }
-                Phase::Answering(at) if at <= now => {
-                    transfer.phase = Phase::Sending;
+                TransferPhase::Answering(at) if at <= now => {
+                    transfer.phase = TransferPhase::Sending;
                     let handshake_rtt = transfer.record.handshake_rtt_ms.map(Span::from_millis_f64);
                     let bytes = transfer.record.size_bytes;
                     return Some(Demand::Send {
@@ -198,9 +201,14 @@ impl Transfers {
         let size = self.spec.sizes.draw(index, &mut self.random);
         let legs = self.opening_legs(self.spec.handshake && !(self.spec.keep && is_connected));
         let phase = if legs.is_empty() {
-            Phase::Answering(now)
+            TransferPhase::Answering(now)
         } else {
-            Phase::Opening { awaited: 0, sent_at: now, retry_at: now + FIRST_RETRY, tries: 0 }
+            TransferPhase::Opening {
+                awaited: 0,
+                sent_at: now,
+                retry_at: now + FIRST_RETRY,
+                tries: 0,
+            }
         };
         let transfer = ActiveTransfer {
             phase,
@@ -234,10 +242,10 @@ impl Transfers {
         transfer.record.outcome = TransferOutcome::Timeout;
         transfer.record.end_s = Some(now.as_secs_f64());
         let generation = transfer.generation;
-        let has_data = transfer.phase == Phase::Sending;
+        let has_data = transfer.phase == TransferPhase::Sending;
         if has_data {
             // Its connection is closed, which ends its record.
-            transfer.phase = Phase::Received;
+            transfer.phase = TransferPhase::Received;
         } else {
             self.finished.push(self.active.remove(place).record);
         }
@@ -267,7 +275,7 @@ impl Transfers {
         let Some(active) = self.active.iter_mut().find(|a| a.record.index == leg.transfer) else {
             return;
         };
-        let Phase::Opening { awaited, sent_at, .. } = active.phase else { return };
+        let TransferPhase::Opening { awaited, sent_at, .. } = active.phase else { return };
         if leg.place + 1 == awaited && leg.is_up() {
             // The server's answer to it may have been lost.
             self.legs.push(active.leg(awaited));
@@ -281,26 +289,26 @@ impl Transfers {
         }
         let next = leg.place + 1;
         if usize::from(next) == active.legs.len() {
-            active.phase = Phase::Answering(now + self.spec.answer_after);
+            active.phase = TransferPhase::Answering(now + self.spec.answer_after);
             return;
         }
         let (sent_at, retry_at) =
             if leg.is_up() { (sent_at, active.retry_at()) } else { (now, now + FIRST_RETRY) };
-        active.phase = Phase::Opening { awaited: next, sent_at, retry_at, tries: 0 };
+        active.phase = TransferPhase::Opening { awaited: next, sent_at, retry_at, tries: 0 };
         self.legs.push(active.leg(next));
     }
 
     /// All pieces below `below` of the connection with this generation are at the receiver.
     pub(crate) fn on_data(&mut self, now: Time, generation: u16, below: u64) {
         let is_sending = |active: &&mut ActiveTransfer| {
-            active.phase == Phase::Sending && active.generation == generation
+            active.phase == TransferPhase::Sending && active.generation == generation
         };
         let Some(active) = self.active.iter_mut().find(is_sending) else { return };
         active.record.first_byte_s.get_or_insert(now.as_secs_f64());
         if below < active.end_piece {
             return;
         }
-        active.phase = Phase::Received;
+        active.phase = TransferPhase::Received;
         active.complete_at = Some(now);
         active.record.outcome = TransferOutcome::Complete;
         self.schedule_next(now);
@@ -315,7 +323,7 @@ impl Transfers {
         counts: SenderCounts,
     ) {
         let has_data = |active: &ActiveTransfer| {
-            matches!(active.phase, Phase::Sending | Phase::Received)
+            matches!(active.phase, TransferPhase::Sending | TransferPhase::Received)
                 && active.generation == generation
         };
         let Some(place) = self.active.iter().position(has_data) else { return };
@@ -358,20 +366,22 @@ impl ActiveTransfer {
 
     fn retry_at(&self) -> Time {
         match self.phase {
-            Phase::Opening { retry_at, .. } => retry_at,
+            TransferPhase::Opening { retry_at, .. } => retry_at,
             _ => Time::MAX,
         }
     }
 
     fn times_out(&self, timeout: Option<Span>) -> Option<Time> {
-        timeout.filter(|_| self.phase != Phase::Received).map(|timeout| self.began + timeout)
+        timeout
+            .filter(|_| self.phase != TransferPhase::Received)
+            .map(|timeout| self.began + timeout)
     }
 
     fn deadline(&self, timeout: Option<Span>) -> Option<Time> {
         let own = match self.phase {
-            Phase::Opening { retry_at, .. } => Some(retry_at),
-            Phase::Answering(at) => Some(at),
-            Phase::Sending | Phase::Received => None,
+            TransferPhase::Opening { retry_at, .. } => Some(retry_at),
+            TransferPhase::Answering(at) => Some(at),
+            TransferPhase::Sending | TransferPhase::Received => None,
         };
         own.into_iter().chain(self.times_out(timeout)).min()
     }

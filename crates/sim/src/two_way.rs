@@ -37,7 +37,7 @@ type Report = Arc<[u8]>;
 
 /// A flow that sends both ways.
 pub(crate) struct TwoWayFlow {
-    ends: [End; 2],
+    ends: [LoopEnd; 2],
     stop: Time,
     /// The reports in flight in each direction, by the number of their packet.
     reports: [BTreeMap<u64, Report>; 2],
@@ -52,7 +52,7 @@ impl TwoWayFlow {
         seed: u64,
     ) -> Result<Self, SimError> {
         let end = |halves: [&ControllerSpec; 2], number: u64| {
-            End::new(halves, spec.start, index, [seed, 2 * u64::from(index) + number])
+            LoopEnd::new(halves, spec.start, index, [seed, 2 * u64::from(index) + number])
         };
         // The half at a receiver is that of the sender opposite.
         let ends = [end([cc, back], 0)?, end([back, cc], 1)?];
@@ -116,7 +116,7 @@ impl FlowEnds for TwoWayFlow {
 type SendPacket<'a> = dyn FnMut(Packet, Option<Report>) + 'a;
 
 /// A sender and a receiver that share a loop.
-struct End {
+struct LoopEnd {
     flow: u32,
     sender: Box<dyn Controller>,
     receiver: Box<dyn Receiver>,
@@ -129,7 +129,7 @@ struct End {
     next_number: u64,
 }
 
-impl End {
+impl LoopEnd {
     fn new(
         [sender, opposite]: [&ControllerSpec; 2],
         start: Time,

@@ -18,7 +18,7 @@ use crate::flow::{OwnDelay, SimFlow};
 use crate::links::{DelaySplit, Links};
 use crate::observer::{FlowView, Observer};
 use crate::ping::PingSeries;
-use crate::proxy::Proxy;
+use crate::proxy::SplitProxy;
 use crate::sampler::{SampledFlow, SeriesSampler};
 use crate::timers::{AckMessage, AckStore, Timers};
 use crate::transfer_tally::SenderCounts;
@@ -52,7 +52,7 @@ pub(crate) struct World {
     /// When the observer next wants to see the flows.
     show_at: Option<Time>,
     /// What is in front of the last link, in a chain that has one.
-    proxy: Option<Box<Proxy>>,
+    proxy: Option<Box<SplitProxy>>,
 }
 
 /// What a run leaves.
@@ -142,7 +142,7 @@ impl World {
         for (index, flow) in flows.iter().enumerate() {
             timers.arm(index, flow.next_deadline());
         }
-        let of_chain = |chain| Proxy::new(chain, end_rules(scenario), scenario.seed);
+        let of_chain = |chain| SplitProxy::new(chain, end_rules(scenario), scenario.seed);
         Ok(Self {
             now: Time::ZERO,
             end,
@@ -416,7 +416,7 @@ impl World {
             return;
         };
         // What carries no data was not counted against the socket's buffer.
-        if Leg::of_packet(packet.id).is_some() || Proxy::is_probe(packet) {
+        if Leg::of_packet(packet.id).is_some() || SplitProxy::is_probe(packet) {
             return;
         }
         if host.leave(u64::from(packet.size)) {

@@ -6,7 +6,7 @@ use crate::extremes::WindowedMax;
 
 /// Measures the excess of acked bytes, and remembers the largest of the last rounds.
 #[derive(Debug, Clone)]
-pub(super) struct Aggregation {
+pub(super) struct Bbr3Aggregation {
     /// The running interval: as long as acks come faster than the bandwidth explains.
     start: Time,
     delivered: f64,
@@ -15,7 +15,7 @@ pub(super) struct Aggregation {
 
 /// What one ack brings.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bundle {
+pub(super) struct Bbr3Bundle {
     pub(super) now: Time,
     /// Bytes.
     pub(super) acked: f64,
@@ -28,12 +28,12 @@ pub(super) struct Bundle {
     pub(super) rounds: u64,
 }
 
-impl Aggregation {
+impl Bbr3Aggregation {
     pub(super) fn new(now: Time, rounds: u64) -> Self {
         Self { start: now, delivered: 0.0, largest: WindowedMax::new(rounds as usize + 2) }
     }
 
-    pub(super) fn on_ack(&mut self, bundle: &Bundle) {
+    pub(super) fn on_ack(&mut self, bundle: &Bbr3Bundle) {
         let mut expected = bundle.bandwidth * (bundle.now - self.start).as_secs_f64();
         if self.delivered <= expected {
             self.delivered = 0.0;
@@ -60,14 +60,14 @@ impl Aggregation {
 mod tests {
     use super::*;
 
-    fn bundle(ms: u64, acked: f64, round: u64) -> Bundle {
+    fn bundle(ms: u64, acked: f64, round: u64) -> Bbr3Bundle {
         let now = Time::from_millis(ms);
-        Bundle { now, acked, bandwidth: 1.5e6, limit: 120_000.0, round, rounds: 10 }
+        Bbr3Bundle { now, acked, bandwidth: 1.5e6, limit: 120_000.0, round, rounds: 10 }
     }
 
     #[test]
     fn bbr3_b11_extra_acked() {
-        let mut aggregation = Aggregation::new(Time::from_millis(1000), 10);
+        let mut aggregation = Bbr3Aggregation::new(Time::from_millis(1000), 10);
         let mut seen = Vec::new();
         for (ms, acked) in
             [(1000, 1500.0), (1001, 1500.0), (1011, 30_000.0), (1012, 1500.0), (1040, 1500.0)]
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_largest_bundle_is_remembered_for_its_rounds() {
-        let mut aggregation = Aggregation::new(Time::ZERO, 10);
+        let mut aggregation = Bbr3Aggregation::new(Time::ZERO, 10);
         aggregation.on_ack(&bundle(100, 30_000.0, 1));
         for round in 2..=10 {
             aggregation.on_ack(&bundle(100 * round, 1500.0, round));
@@ -100,15 +100,15 @@ mod tests {
 
     #[test]
     fn before_the_pipe_is_full_only_this_round_counts() {
-        let mut aggregation = Aggregation::new(Time::ZERO, 10);
-        aggregation.on_ack(&Bundle { rounds: 1, ..bundle(100, 30_000.0, 1) });
-        aggregation.on_ack(&Bundle { rounds: 1, ..bundle(200, 1500.0, 2) });
+        let mut aggregation = Bbr3Aggregation::new(Time::ZERO, 10);
+        aggregation.on_ack(&Bbr3Bundle { rounds: 1, ..bundle(100, 30_000.0, 1) });
+        aggregation.on_ack(&Bbr3Bundle { rounds: 1, ..bundle(200, 1500.0, 2) });
         assert_eq!(aggregation.extra(), 1500.0);
     }
 
     #[test]
     fn an_excess_is_bounded() {
-        let mut aggregation = Aggregation::new(Time::ZERO, 10);
+        let mut aggregation = Bbr3Aggregation::new(Time::ZERO, 10);
         aggregation.on_ack(&bundle(100, 500_000.0, 1));
         assert_eq!(aggregation.extra(), 120_000.0);
     }

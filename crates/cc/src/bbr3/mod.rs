@@ -25,17 +25,17 @@ mod stamp;
 mod startup;
 mod state;
 
-use self::aggregation::{Aggregation, Bundle};
+use self::aggregation::{Bbr3Aggregation, Bbr3Bundle};
 use self::bandwidth::MaxBandwidth;
 use self::cycle::{AckPhase, Cycle};
 use self::drain::Drain;
 use self::losses::{Bounds, RoundSignals, in_flight_at_loss, is_too_high};
 use self::marks::RoundMarks;
 pub(crate) use self::params::Bbr3Params;
-use self::probe_rtt::{MinRtt, RttProbe, RttProbeStep};
+use self::probe_rtt::{Bbr3RttProbe, Bbr3RttProbeStep, MinRtt};
 use self::probe_up::UpwardSlope;
 use self::stamp::PacketState;
-use self::startup::FullPipe;
+use self::startup::Bbr3FullPipe;
 use self::state::Bbr3State;
 use crate::delivery_rate::DeliveryRate;
 use crate::{
@@ -60,7 +60,7 @@ struct Bbr3 {
     // What is counted
     delivery: DeliveryRate,
     lost: u64,
-    round: RoundCount,
+    round: Bbr3RoundCount,
     /// Since when the path has been this one, and what was delivered before. Samples of older
     /// packets are another path's.
     path_since: Time,
@@ -70,18 +70,18 @@ struct Bbr3 {
     max_bw: MaxBandwidth,
     bw: f64,
     min_rtt: MinRtt,
-    aggregation: Aggregation,
+    aggregation: Bbr3Aggregation,
     signals: RoundSignals,
     bounds: Bounds,
     marks: RoundMarks,
 
     // The state machine
     state: Bbr3State,
-    full_pipe: FullPipe,
+    full_pipe: Bbr3FullPipe,
     drain: Drain,
     cycle: Cycle,
     slope: UpwardSlope,
-    probe_rtt: RttProbe,
+    probe_rtt: Bbr3RttProbe,
     idle_restart: bool,
     /// Whether the window has stopped the sender in this round (`cwnd_limited_this_round`).
     cwnd_limited: bool,
@@ -93,7 +93,7 @@ struct Bbr3 {
     cwnd: f64,
     /// The window to come back to after recovery and ProbeRTT.
     prior_cwnd: f64,
-    recovery: Option<LossRecovery>,
+    recovery: Option<Bbr3LossRecovery>,
     undo: Undo,
     events: Events,
 }
@@ -101,7 +101,7 @@ struct Bbr3 {
 /// Rounds of the flow, counted in packets: one ends when a packet is acked that left after the
 /// round before had ended.
 #[derive(Debug, Clone, Copy, Default)]
-struct RoundCount {
+struct Bbr3RoundCount {
     count: u64,
     /// Bytes delivered at the end of the last round (`next_round_delivered`).
     end: u64,
@@ -110,7 +110,7 @@ struct RoundCount {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct LossRecovery {
+struct Bbr3LossRecovery {
     /// Packets from this one on were sent after its last loss.
     end: u64,
     /// Losses that could still turn out to be none; timeouts are answered by the datapath.
@@ -169,22 +169,22 @@ impl Bbr3 {
             random: setup.random,
             delivery: DeliveryRate::new(setup.start),
             lost: 0,
-            round: RoundCount::default(),
+            round: Bbr3RoundCount::default(),
             path_since: setup.start,
             path_delivered: 0,
             max_bw: MaxBandwidth::default(),
             bw: 0.0,
             min_rtt: MinRtt::new(setup.start),
-            aggregation: Aggregation::new(setup.start, params.extra_acked_rounds),
+            aggregation: Bbr3Aggregation::new(setup.start, params.extra_acked_rounds),
             signals: RoundSignals::new(0),
             bounds: Bounds::NONE,
             marks: RoundMarks::new(),
             state: Bbr3State::Startup,
-            full_pipe: FullPipe::default(),
+            full_pipe: Bbr3FullPipe::default(),
             drain: Drain::default(),
             cycle: Cycle::default(),
             slope: UpwardSlope::flat(),
-            probe_rtt: RttProbe::new(None),
+            probe_rtt: Bbr3RttProbe::new(None),
             idle_restart: false,
             cwnd_limited: false,
             pacing_rate: 0.0,
@@ -276,7 +276,7 @@ impl Bbr3 {
     fn watch_aggregation(&mut self, sample: &Sample) {
         let most =
             self.params.extra_acked_max.map_or(f64::INFINITY, |most| most.as_secs_f64() * self.bw);
-        self.aggregation.on_ack(&Bundle {
+        self.aggregation.on_ack(&Bbr3Bundle {
             now: sample.now,
             acked: sample.acked,
             bandwidth: self.bw,
@@ -515,7 +515,7 @@ impl Bbr3 {
         self.save_cwnd();
         let latest = Some(self.signals.bw_latest).filter(|bw| *bw > 0.0);
         let bandwidth = latest.filter(|_| self.params.probe_rtt_latest);
-        self.probe_rtt = RttProbe::new(bandwidth);
+        self.probe_rtt = Bbr3RttProbe::new(bandwidth);
         self.cycle.ack_phase = AckPhase::ProbeStopping;
         self.start_round();
         self.enter(now, Bbr3State::ProbeRtt);
@@ -527,9 +527,9 @@ impl Bbr3 {
         let low = sample.in_flight <= self.probe_rtt_cwnd();
         let time = self.params.probe_rtt_time;
         match self.probe_rtt.on_ack(sample.now, low, self.round.started, time) {
-            RttProbeStep::Same => {}
-            RttProbeStep::FlightIsLow => self.start_round(),
-            RttProbeStep::Over => self.end_probe_rtt(sample.now),
+            Bbr3RttProbeStep::Same => {}
+            Bbr3RttProbeStep::FlightIsLow => self.start_round(),
+            Bbr3RttProbeStep::Over => self.end_probe_rtt(sample.now),
         }
     }
 
@@ -786,7 +786,7 @@ impl Controller for Bbr3 {
                 self.note_first_loss();
             }
             let sent = PacketState::unpack(&packet.stamp, packet.sent_at);
-            let recovery = self.recovery.get_or_insert(LossRecovery {
+            let recovery = self.recovery.get_or_insert(Bbr3LossRecovery {
                 end: loss.next_number,
                 losses: 0,
                 timeout: false,
@@ -815,7 +815,8 @@ impl Controller for Bbr3 {
         if !self.state.is_accelerating() && self.bounds.inflight_shortterm.is_infinite() {
             self.bounds.inflight_shortterm = self.cwnd.max(self.prior_cwnd);
         }
-        self.recovery = Some(LossRecovery { end: timeout.next_number, losses: 0, timeout: true });
+        self.recovery =
+            Some(Bbr3LossRecovery { end: timeout.next_number, losses: 0, timeout: true });
         if self.cycle.sampling {
             self.end_probe_too_high(timeout.now, timeout.prior_in_flight as f64, false);
         }
@@ -859,7 +860,7 @@ impl Controller for Bbr3 {
         *self = Self {
             delivery: DeliveryRate::resumed(now, delivered),
             lost: self.lost,
-            round: RoundCount { end: delivered, ..self.round },
+            round: Bbr3RoundCount { end: delivered, ..self.round },
             path_delivered: delivered,
             signals: RoundSignals::new(delivered),
             events,

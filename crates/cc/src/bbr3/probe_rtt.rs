@@ -4,7 +4,7 @@ use crate::{Span, Time};
 
 /// How far it is.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct RttProbe {
+pub(super) struct Bbr3RttProbe {
     /// Set once the flight is low.
     done_at: Option<Time>,
     round_done: bool,
@@ -14,14 +14,14 @@ pub(super) struct RttProbe {
 
 /// What an ack changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RttProbeStep {
+pub(super) enum Bbr3RttProbeStep {
     Same,
     /// The flight is low: a round begins that must pass in this state.
     FlightIsLow,
     Over,
 }
 
-impl RttProbe {
+impl Bbr3RttProbe {
     /// A probe that begins, with the flight bounded by `bandwidth`, if any.
     pub(super) fn new(bandwidth: Option<f64>) -> Self {
         Self { bandwidth, ..Self::default() }
@@ -34,16 +34,20 @@ impl RttProbe {
         low: bool,
         round_started: bool,
         time: Span,
-    ) -> RttProbeStep {
+    ) -> Bbr3RttProbeStep {
         if self.done_at.is_none() {
             if !low {
-                return RttProbeStep::Same;
+                return Bbr3RttProbeStep::Same;
             }
             self.done_at = Some(now + time);
-            return RttProbeStep::FlightIsLow;
+            return Bbr3RttProbeStep::FlightIsLow;
         }
         self.round_done |= round_started;
-        if self.round_done && self.is_past(now) { RttProbeStep::Over } else { RttProbeStep::Same }
+        if self.round_done && self.is_past(now) {
+            Bbr3RttProbeStep::Over
+        } else {
+            Bbr3RttProbeStep::Same
+        }
     }
 
     /// Whether the flight has been low for long enough.
@@ -124,15 +128,19 @@ mod tests {
     #[test]
     fn a_probe_lasts_its_time_and_a_round() {
         let at = |ms| Time::from_millis(ms);
-        let mut probe = RttProbe::default();
-        assert_eq!(probe.on_ack(at(0), false, true, ms(200)), RttProbeStep::Same);
-        assert_eq!(probe.on_ack(at(10), true, false, ms(200)), RttProbeStep::FlightIsLow);
-        assert_eq!(probe.on_ack(at(300), true, false, ms(200)), RttProbeStep::Same, "no round");
-        assert_eq!(probe.on_ack(at(301), true, true, ms(200)), RttProbeStep::Over);
-        let mut probe = RttProbe::default();
+        let mut probe = Bbr3RttProbe::default();
+        assert_eq!(probe.on_ack(at(0), false, true, ms(200)), Bbr3RttProbeStep::Same);
+        assert_eq!(probe.on_ack(at(10), true, false, ms(200)), Bbr3RttProbeStep::FlightIsLow);
+        assert_eq!(probe.on_ack(at(300), true, false, ms(200)), Bbr3RttProbeStep::Same, "no round");
+        assert_eq!(probe.on_ack(at(301), true, true, ms(200)), Bbr3RttProbeStep::Over);
+        let mut probe = Bbr3RttProbe::default();
         probe.on_ack(at(10), true, false, ms(200));
-        assert_eq!(probe.on_ack(at(50), true, true, ms(200)), RttProbeStep::Same);
-        assert_eq!(probe.on_ack(at(210), true, false, ms(200)), RttProbeStep::Same, "not at it");
-        assert_eq!(probe.on_ack(at(211), true, false, ms(200)), RttProbeStep::Over);
+        assert_eq!(probe.on_ack(at(50), true, true, ms(200)), Bbr3RttProbeStep::Same);
+        assert_eq!(
+            probe.on_ack(at(210), true, false, ms(200)),
+            Bbr3RttProbeStep::Same,
+            "not at it"
+        );
+        assert_eq!(probe.on_ack(at(211), true, false, ms(200)), Bbr3RttProbeStep::Over);
     }
 }

@@ -5,7 +5,7 @@ use super::params::Bbr3Params;
 
 /// Whether the delivery rate has stopped growing.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct FullPipe {
+pub(super) struct Bbr3FullPipe {
     /// The rate that the next rounds should exceed, in bytes per second.
     bw: f64,
     rounds: u64,
@@ -15,7 +15,7 @@ pub(super) struct FullPipe {
     pub(super) reached: bool,
 }
 
-impl FullPipe {
+impl Bbr3FullPipe {
     /// A round ended with a sample of the rate, in bytes per second, that did not suffer from a
     /// lack of data.
     pub(super) fn end_round(&mut self, rate: f64, params: &Bbr3Params) {
@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn bbr3_b3_full_pipe() {
         let params = Bbr3Params::defaults();
-        let mut pipe = FullPipe::default();
+        let mut pipe = Bbr3FullPipe::default();
         let mut seen = Vec::new();
         // 15 is application-limited, and not asked about.
         for rate in [10.0, 13.0, 14.0, 16.0, 16.2] {
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn a_round_without_a_reliable_rate_says_nothing() {
         let params = Bbr3Params::defaults();
-        let mut pipe = FullPipe::default();
+        let mut pipe = Bbr3FullPipe::default();
         (0..20).for_each(|_| pipe.end_round(0.0, &params));
         assert!(!pipe.now && pipe.rounds == 0);
     }

@@ -263,7 +263,7 @@ fn bbr3_b9_outputs_by_state() {
         ];
         for (bounds, window) in bounds.into_iter().zip(windows) {
             let mut bbr = knowing(state);
-            bbr.aggregation.on_ack(&Bundle {
+            bbr.aggregation.on_ack(&Bbr3Bundle {
                 now: ms(0),
                 acked: 4500.0,
                 bandwidth: 0.0,
@@ -675,7 +675,7 @@ fn unset_bounds_are_shown_as_minus_one() {
 fn a_lack_of_data_ends_neither_startup_nor_up_but_losses_do() {
     for state in [Bbr3State::Startup, Bbr3State::Up] {
         let mut bbr = knowing(state);
-        bbr.full_pipe = FullPipe::default();
+        bbr.full_pipe = Bbr3FullPipe::default();
         bbr.full_pipe.reached = state == Bbr3State::Up;
         for round in 0..20 {
             bbr.round.started = true;

@@ -27,7 +27,7 @@ params! {
 pub(super) struct Fq {
     params: FqParams,
     /// Those of flows that have packets waiting.
-    flows: BTreeMap<u32, FlowQueue>,
+    flows: BTreeMap<u32, FairFlow>,
     /// The same flows in the order of their turns.
     turns: VecDeque<u32>,
     bytes: u64,
@@ -35,7 +35,7 @@ pub(super) struct Fq {
 }
 
 #[derive(Debug, Default)]
-struct FlowQueue {
+struct FairFlow {
     fifo: Fifo,
     /// Bytes it may still send in this turn.
     credit: u64,
@@ -74,7 +74,7 @@ impl Queue for Fq {
         let turns = &mut self.turns;
         let queue = self.flows.entry(packet.flow).or_insert_with(|| {
             turns.push_back(packet.flow);
-            FlowQueue::default()
+            FairFlow::default()
         });
         queue.fifo.push(packet);
         self.bytes += u64::from(packet.size);

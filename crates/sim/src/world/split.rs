@@ -7,13 +7,13 @@ use cellpace_path::{Fate, Packet, PacketRecord};
 use super::World;
 use crate::connection::generation_of;
 use crate::observer::Observer;
-use crate::proxy::Proxy;
+use crate::proxy::SplitProxy;
 use crate::relay::Relay;
 use crate::timers::AckMessage;
 use crate::transfers::Leg;
 
 impl World {
-    fn proxy(&mut self) -> &mut Proxy {
+    fn proxy(&mut self) -> &mut SplitProxy {
         self.proxy.as_mut().expect("only connections through a proxy come here")
     }
 
@@ -62,7 +62,7 @@ impl World {
         if Leg::of_packet(packet.id).is_some() {
             return self.push_down(self.links.last(), Packet { sent_at: now, ..packet });
         }
-        if Proxy::is_probe(&packet) {
+        if SplitProxy::is_probe(&packet) {
             if let Some(relay) = self.proxy().relay_of(index, generation) {
                 self.send_window(relay);
             }
