@@ -20,7 +20,7 @@ mod quic;
 mod script;
 mod udp;
 
-use std::io::Write;
+use std::io::{Cursor, Write};
 
 use cellpace_base::{
     Ecn, Random, Rate, Span, Time, format_bytes, parse_bytes, parse_fraction, parse_number,
@@ -90,6 +90,13 @@ const START_WINDOW: u64 = 1_500_000;
 
 /// A trace file, and what can be done with what was read.
 pub fn trace(bytes: &[u8]) {
+    for name in ["fuzz.csv", "fuzz.json"] {
+        if let Ok(trace) =
+            cellpace_lab::trace::read_trace(name, Box::new(Cursor::new(bytes.to_vec())))
+        {
+            assert!(trace.period() >= Span::from_millis(1), "{name}");
+        }
+    }
     let Ok(trace) = Trace::read("fuzz", bytes) else { return };
     let mut written = Vec::new();
     trace.write(&mut written).expect("memory takes everything");

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use cellpace_base::nearest;
 use cellpace_lab::open_file;
+use cellpace_lab::trace::read_trace;
 use cellpace_path::schedule::TraceFiles;
 use cellpace_path::{DuplexSpec, PATH_FIELDS, PathField};
 
@@ -30,7 +31,8 @@ pub(crate) fn change_running_link(settings: &[String]) -> Result<ExitCode, Comma
 pub(crate) fn read_change(request: &str, link: &mut DuplexSpec) -> Result<Vec<String>, String> {
     let mut lines = request.lines();
     let folder = Path::new(lines.next().unwrap_or_default());
-    let mut files = TraceFiles::new(|name| open_file(&folder.join(name).to_string_lossy()));
+    let open = |name: &str| open_file(&folder.join(name).to_string_lossy());
+    let mut files = TraceFiles::new(open).read_by(read_trace);
     let settings: Vec<String> = lines.map(str::to_owned).collect();
     for setting in &settings {
         let Some((key, value)) = setting.split_once('=') else {

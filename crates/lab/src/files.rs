@@ -8,6 +8,8 @@ use flate2::read::MultiGzDecoder;
 use cellpace_cc::{ControllerSpec, MAX_FILE_BYTES as MAX_MODEL_BYTES, SpecError};
 use cellpace_path::schedule::TraceFiles;
 
+use crate::trace::read_trace;
+
 /// The largest trace file that is read, and as much is read of what a compressed one holds: days of
 /// a fast link.
 const MAX_FILE_BYTES: u64 = 512 << 20;
@@ -17,7 +19,7 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// Returns a reader of this machine's files, which reads each of them once.
 pub fn trace_files() -> TraceFiles<'static> {
-    TraceFiles::new(open_file)
+    TraceFiles::new(open_file).read_by(read_trace)
 }
 
 /// Reads a controller such as `verus:r=2`, and the files that it names.

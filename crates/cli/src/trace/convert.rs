@@ -5,14 +5,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cellpace_base::Span;
-use cellpace_lab::trace::{TraceFormat, cut_trace, scale_trace};
+use cellpace_lab::trace::{
+    Column, Gap, RateUnit, TableOptions, TraceFormat, cut_trace, scale_trace,
+};
 use cellpace_lab::{LabError, open_file, shown_name};
 use cellpace_path::TraceSpec;
-use cellpace_path::schedule::Trace;
+use cellpace_path::schedule::{Trace, TraceError};
 use clap::Args;
 
 use super::{deliver, duration};
 use crate::error::CommandError;
+use crate::line_writer::complain;
 use crate::options::span;
 use crate::output::check_files;
 
@@ -23,12 +26,18 @@ use crate::output::check_files;
   cellpace trace convert drive.down -o rates.csv --bin 1s
   cellpace trace convert rates.csv -o copy.down
   cellpace trace convert drive.down -o part.down --start 60s --duration 30s --scale 2
+  cellpace trace convert phone.csv -o phone.down --time Timestamp --rate DL_bitrate --unit kbit/s
+  cellpace trace convert ghent.log -o bus.down --time 1 --rate 5 --unit bytes
+  cellpace trace convert iperf3.json -o run.down
 
 Formats, by how the names of files end (.csv, .json, anything else: mahimahi; also with .gz):
   mahimahi  a line per opportunity of 1500 bytes: milliseconds since the start
-  csv       time_s,mbps: start and mean rate of each bin; when read, a rate holds until the next
-            line, and the last as long as the one before it
-  json      {\"name\", \"period_ms\", \"opportunities_ms\": [...]}
+  csv       time_s,mbps: start and mean rate of each bin. Read are tables of any separator, with
+            columns by name or number; --time, --rate or --unit make a table of any file. A rate
+            holds until the next line, the last as long as is usual; lines of one time count as
+            their mean
+  json      {\"name\", \"period_ms\", \"opportunities_ms\": [...]}; read are also the reports of
+            iperf3 and the traces of netem-trace (rattan)
 
 The output appears whole or not at all, so it may be the input itself. A part that ends without
 an opportunity gets one there: the last line of a trace sets its period.")]
@@ -48,6 +57,20 @@ pub(crate) struct ConvertArgs {
     /// How much to keep, at most to the end
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Span>,
+    /// The column of times of a table, by its name or its number from 1 on: seconds, ms since 1970 or dates
+    /// [default: by the header]
+    #[arg(long, value_name = "COLUMN")]
+    time: Option<Column>,
+    /// The column of rates [default: by the header]
+    #[arg(long, value_name = "COLUMN")]
+    rate: Option<Column>,
+    /// What the rates count: bit/s, kbit/s, Mbit/s, Gbit/s, byte/s, kbyte/s, Mbyte/s, or per line bytes or
+    /// packets (of 1500 bytes) [default: by the header]
+    #[arg(long, value_name = "UNIT")]
+    unit: Option<RateUnit>,
+    /// What counts where a table has no lines: hold (the last rate) or zero [default: hold]
+    #[arg(long, value_name = "HOW")]
+    gap: Option<Gap>,
     /// Multiply the rate, e.g. 2 or 0.5
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     scale: Option<f64>,
@@ -86,8 +109,38 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<ExitCode, CommandError> {
 
 fn read(args: &ConvertArgs) -> Result<Trace, CommandError> {
     let name = if args.input == "-" { "standard input" } else { &args.input };
-    let from = TraceFormat::by_ending(Path::new(args.input.trim_end_matches(".gz")));
-    from.read(name, open(&args.input)?).map_err(CommandError::usage)
+    let ConvertArgs { time, rate, unit, gap, .. } = args;
+    let asked = time.is_some() || rate.is_some() || unit.is_some() || gap.is_some();
+    let from = match TraceFormat::by_ending(Path::new(args.input.trim_end_matches(".gz"))) {
+        TraceFormat::Json if asked => {
+            return Err(CommandError::usage(format!(
+                "{name}: --time, --rate, --unit and --gap are for tables"
+            )));
+        }
+        _ if asked => TraceFormat::Csv,
+        by_ending => by_ending,
+    };
+    let options = TableOptions {
+        time: time.clone(),
+        rate: rate.clone(),
+        unit: *unit,
+        gap: gap.unwrap_or_default(),
+    };
+    let hint = match from {
+        TraceFormat::Mahimahi => {
+            "; of a table of rates, name the columns: --time 1 --rate 2 --unit kbit/s"
+        }
+        TraceFormat::Csv | TraceFormat::Json => "",
+    };
+    let read = from.read(name, open(&args.input)?, &options);
+    let (trace, reading) = read.map_err(|error| match error {
+        error @ TraceError::Line { line: 1, .. } => CommandError::usage(format!("{error}{hint}")),
+        error => CommandError::usage(error),
+    })?;
+    if let Some(reading) = reading {
+        complain(&format!("{name}: {reading}"));
+    }
+    Ok(trace)
 }
 
 fn open(input: &str) -> Result<Box<dyn BufRead>, CommandError> {

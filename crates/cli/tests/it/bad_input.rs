@@ -50,7 +50,7 @@ fn folder() -> Folder {
         ("gap.down", "1\n\n2\n"),
         ("far.down", "1\n4294967296\n"),
         ("two-columns.down", "1 1500\n2 1500\n"),
-        ("rates.csv", "time_s,mbps\n0,12\n1,6\n"),
+        ("rates.csv", "time_s,mbps\n0,12\n1,x\n"),
         ("header.csv", "time_s,mbps\n"),
         ("back.csv", "time_s,mbps\n1,6\n0,12\n"),
         ("less.csv", "time_s,mbps\n0,-12\n"),

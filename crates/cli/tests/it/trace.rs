@@ -364,8 +364,12 @@ fn garbage_in_csv_is_named_with_line_and_field() {
         ("time_s,mbps\n0,1\n1,NaN\n", "t.csv, line 3: mbps: `NaN` is not a number from 0"),
         ("0,1\n1,-2\n", "t.csv, line 2: mbps: `-2` is not a number from 0"),
         ("0,1\nsoon,2\n", "t.csv, line 2: time_s: `soon` is not a number from 0"),
-        ("0,1\n0,2\n", "t.csv, line 2: time_s: `0` does not come after the time before it"),
-        ("0,1,2\n", "t.csv, line 1: has 3 fields; it needs time_s,mbps"),
+        ("1,1\n0,2\n", "t.csv, line 2: time_s: `0` does not come after the time before it"),
+        (
+            "0,1,2\n",
+            "t.csv, line 1: has 3 fields and no header: time_s,mbps is wanted, or say which they are: --time 1 \
+             --rate 2 --unit kbit/s",
+        ),
         ("", "t.csv: needs at least two lines with numbers, to know how long one lasts"),
         ("0,1e300\n1,1\n", "t.csv: the rates make more than 50000000 opportunities"),
     ] {
@@ -373,6 +377,50 @@ fn garbage_in_csv_is_named_with_line_and_field() {
         let said = desk.failed(2, &["convert", "t.csv", "-o", "out"]);
         assert_eq!(said, format!("cellpace: {expected}"));
         assert_eq!(desk.files(), ["t.csv"]);
+    }
+}
+
+/// A log of a phone, as it is: converted, and given to a run.
+#[test]
+fn tables_of_others_are_traces_at_once() {
+    const LOG: &str = "Timestamp,Speed,DL_bitrate\n2019.12.16_13.40.04,3,12000\n2019.12.16_13.40.05,3,6000\n\
+                       2019.12.16_13.40.07,3,6000\n2019.12.16_13.40.08,3,12000\n";
+    let desk = Desk::with(&[("phone.csv", LOG), ("phone.log", LOG)]);
+    let ran = desk.run(&["trace", "convert", "phone.csv", "-o", "a.down"]);
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (0, "cellpace: phone.csv: time: `Timestamp`, date and time; rate: `DL_bitrate`, kbit/s\n")
+    );
+    assert_eq!(ran.out, "a.down: 5 s, 8.4 Mbit/s on average, 3500 opportunities\n");
+    let asked = ["--time", "1", "--rate", "dl_bitrate", "--unit", "kbit/s"];
+    desk.said(&[&["convert", "phone.log", "-o", "b.down"][..], &asked].concat());
+    assert_eq!(desk.text("a.down"), desk.text("b.down"));
+    let figures = |trace: &str| {
+        let ran = desk.run(&[
+            "compare",
+            "--trace",
+            trace,
+            "--cc",
+            "cubic",
+            "--duration",
+            "4s",
+            "--json",
+            "-",
+        ]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran.out.replace(trace, "TRACE")
+    };
+    assert_eq!(figures("phone.csv"), figures("a.down"));
+    let said = desk.failed(2, &["convert", "phone.csv", "-o", "c.down", "--rate", "x"]);
+    let there = "there are timestamp,speed,dl_bitrate";
+    assert_eq!(said, format!("cellpace: phone.csv, line 2: --rate x: no such column; {there}"));
+    for (option, value, problem) in [
+        ("--unit", "furlongs", "is not a unit; allowed: bit/s, kbit/s"),
+        ("--time", "0", "columns are counted from 1"),
+        ("--gap", "x", "is neither hold nor zero"),
+    ] {
+        let ran = desk.run(&["trace", "convert", "phone.csv", "-o", "c.down", option, value]);
+        assert!(ran.code == 2 && ran.err.contains(problem), "{}", ran.err);
     }
 }
 

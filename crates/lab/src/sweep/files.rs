@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cellpace_path::schedule::TraceFiles;
 
 use crate::open_file;
+use crate::trace::read_trace;
 
 /// A file that a plan names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,11 +64,12 @@ impl PlanFiles {
         read: impl FnOnce(&mut TraceFiles<'_>) -> T,
     ) -> (T, Vec<String>) {
         let mut opened = Vec::new();
-        let result = read(&mut TraceFiles::new(|name| {
+        let files = TraceFiles::new(|name| {
             let bytes = self.contents(name)?;
             opened.push(name.to_owned());
             Ok(Box::new(Cursor::new(bytes)) as Box<dyn BufRead>)
-        }));
+        });
+        let result = read(&mut files.read_by(read_trace));
         (result, opened)
     }
 

@@ -6,8 +6,9 @@ use std::path::Path;
 use cellpace_base::Span;
 use cellpace_path::schedule::{MAX_OPPORTUNITIES, Trace, TraceError};
 
-use super::source::{ending_at, whole_millis};
-use super::{csv, json};
+use super::period::{ending_at, whole_millis};
+use super::table::{TableOptions, TableReading};
+use super::{csv, json, table};
 use crate::LabError;
 
 /// How a trace is written.
@@ -15,9 +16,9 @@ use crate::LabError;
 pub enum TraceFormat {
     /// A line per opportunity of 1500 bytes: milliseconds since the start.
     Mahimahi,
-    /// `time_s,mbps`: the start and the mean rate of each bin.
+    /// A table: written as `time_s,mbps`, the start and the mean rate of each bin.
     Csv,
-    /// `{"name", "period_ms", "opportunities_ms": [...]}`.
+    /// `{"name", "period_ms", "opportunities_ms": [...]}`; iperf3's and netem-trace's are read, too.
     Json,
 }
 
@@ -31,15 +32,21 @@ impl TraceFormat {
         }
     }
 
-    /// Reads a trace. Bounded in memory, whatever the input is.
+    /// Reads a trace, and says what a table was taken for. Bounded in memory, whatever the input is.
     ///
     /// # Errors
     /// When it is not in this format; they name `name` and the line.
-    pub fn read(self, name: &str, reader: impl BufRead) -> Result<Trace, TraceError> {
+    pub fn read(
+        self,
+        name: &str,
+        reader: impl BufRead,
+        options: &TableOptions,
+    ) -> Result<(Trace, Option<TableReading>), TraceError> {
         match self {
-            Self::Mahimahi => Trace::read(name, reader),
-            Self::Csv => csv::read(name, reader),
-            Self::Json => json::read(name, reader),
+            Self::Mahimahi => Ok((Trace::read(name, reader)?, None)),
+            Self::Csv => table::read(name, reader, options)
+                .map(|(trace, reading)| (trace, Some(reading).filter(|it| !it.is_plain()))),
+            Self::Json => Ok((json::read(name, reader)?, None)),
         }
     }
 
@@ -58,6 +65,15 @@ impl TraceFormat {
             Self::Json => Ok(json::write(name, trace)),
         }
     }
+}
+
+/// Reads a trace in the format that its name's ending says; columns and units of a table are guessed.
+///
+/// # Errors
+/// As [`TraceFormat::read`].
+pub fn read_trace(name: &str, reader: Box<dyn BufRead>) -> Result<Trace, TraceError> {
+    let format = TraceFormat::by_ending(Path::new(name.trim_end_matches(".gz")));
+    format.read(name, reader, &TableOptions::default()).map(|(trace, _)| trace)
 }
 
 fn bin_millis(bin: Span, trace: &Trace) -> Result<u32, LabError> {

@@ -1,4 +1,5 @@
-//! A trace as JSON: its name, its period and the times of its opportunities.
+//! A trace as JSON: its name, its period and the times of its opportunities. Also read: what iperf3 reports, and
+//! the traces of rattan and netem-trace.
 
 use std::fmt;
 use std::io::BufRead;
@@ -7,7 +8,8 @@ use cellpace_path::schedule::{MAX_OPPORTUNITIES, Trace, TraceError};
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::source::ending_at;
+use super::csv::fill;
+use super::period::ending_at;
 
 /// A trace as a document.
 #[derive(Debug, Serialize)]
@@ -17,16 +19,68 @@ struct WrittenTrace<'a> {
     opportunities_ms: &'a [u32],
 }
 
-/// What is read of one.
+/// What is read of one: the members of one of the three.
 #[derive(Debug, Deserialize)]
 struct ReadTrace {
     period_ms: Option<u32>,
-    #[serde(deserialize_with = "opportunities")]
-    opportunities_ms: Vec<u32>,
+    #[serde(default, deserialize_with = "opportunities")]
+    opportunities_ms: Option<Vec<u32>>,
+    /// iperf3's.
+    intervals: Option<Vec<Interval>>,
+    /// netem-trace's.
+    #[serde(rename = "RepeatedBwPatternConfig")]
+    pattern: Option<Pattern>,
 }
 
-fn opportunities<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u32>, D::Error> {
-    deserializer.deserialize_seq(OpportunityList)
+/// A report of iperf3 about a part of its run.
+#[derive(Debug, Deserialize)]
+struct Interval {
+    sum: IntervalSum,
+}
+
+#[derive(Debug, Deserialize)]
+struct IntervalSum {
+    start: f64,
+    end: f64,
+    bits_per_second: f64,
+    #[serde(default)]
+    omitted: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Pattern {
+    pattern: Vec<PatternPart>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PatternPart {
+    #[serde(rename = "StaticBwConfig")]
+    constant: ConstantRate,
+}
+
+#[derive(Debug, Deserialize)]
+struct ConstantRate {
+    bw: WrittenRate,
+    duration: WrittenTime,
+}
+
+#[derive(Debug, Deserialize)]
+struct WrittenRate {
+    #[serde(default)]
+    gbps: u64,
+    #[serde(default)]
+    bps: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct WrittenTime {
+    secs: u64,
+    #[serde(default)]
+    nanos: u32,
+}
+
+fn opportunities<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u32>>, D::Error> {
+    deserializer.deserialize_seq(OpportunityList).map(Some)
 }
 
 /// Reads a list as long as a trace may be, so that an endless one ends with an error.
@@ -70,16 +124,62 @@ pub(super) fn write(name: &str, trace: &Trace) -> String {
 pub(super) fn read(name: &str, reader: impl BufRead) -> Result<Trace, TraceError> {
     let wrong = |problem: String| TraceError::Unreadable { name: name.to_owned(), problem };
     let read = serde_json::from_reader::<_, ReadTrace>(reader);
-    let ReadTrace { period_ms, opportunities_ms: millis } =
-        read.map_err(|error| wrong(error.to_string()))?;
-    let Some(last) = millis.last().copied() else {
-        return Err(wrong("opportunities_ms: empty".to_owned()));
+    let found = read.map_err(|error| wrong(error.to_string()))?;
+    let trace = match found {
+        ReadTrace { opportunities_ms: Some(millis), period_ms, .. } => {
+            of_opportunities(millis, period_ms)
+        }
+        ReadTrace { intervals: Some(intervals), .. } => of_intervals(&intervals),
+        ReadTrace { pattern: Some(Pattern { pattern }), .. } => of_pattern(&pattern),
+        _ => Err("has neither `opportunities_ms`, nor iperf3's `intervals`, nor netem-trace's \
+                  `RepeatedBwPatternConfig`"
+            .to_owned()),
     };
+    trace.map_err(wrong)
+}
+
+fn of_opportunities(millis: Vec<u32>, period_ms: Option<u32>) -> Result<Trace, String> {
+    let last = *millis.last().ok_or("opportunities_ms: empty")?;
     let period = period_ms.unwrap_or(last);
     if period < last {
-        return Err(wrong(format!("period_ms: {period} is before the last opportunity, {last}")));
+        return Err(format!("period_ms: {period} is before the last opportunity, {last}"));
     }
-    ending_at(millis, period).map_err(wrong)
+    ending_at(millis, period)
+}
+
+/// The sums of all streams, without what iperf3 was asked to omit.
+fn of_intervals(intervals: &[Interval]) -> Result<Trace, String> {
+    let counted = intervals.iter().map(|interval| &interval.sum).filter(|sum| !sum.omitted);
+    let (mut rows, mut end, mut first) = (Vec::new(), 0.0, None);
+    for (number, sum) in counted.enumerate() {
+        let (from, to) = (sum.start * 1000.0, sum.end * 1000.0);
+        let start = *first.get_or_insert(from);
+        let is_next = to > from && from - start >= end - 0.5;
+        if !is_next || sum.bits_per_second < 0.0 || to - start > f64::from(u32::MAX) {
+            return Err(format!("intervals: entry {} is not after the one before it", number + 1));
+        }
+        rows.push((from - start, sum.bits_per_second / 1e6));
+        end = to - start;
+    }
+    if rows.is_empty() {
+        return Err("intervals: empty".to_owned());
+    }
+    fill(&rows, end)
+}
+
+fn of_pattern(parts: &[PatternPart]) -> Result<Trace, String> {
+    let (mut rows, mut end) = (Vec::with_capacity(parts.len()), 0.0);
+    for PatternPart { constant: ConstantRate { bw, duration } } in parts {
+        rows.push((end, bw.gbps as f64 * 1e3 + bw.bps as f64 / 1e6));
+        end += duration.secs as f64 * 1e3 + f64::from(duration.nanos) / 1e6;
+        if end > f64::from(u32::MAX) {
+            return Err("RepeatedBwPatternConfig: is longer than 49 days".to_owned());
+        }
+    }
+    if end <= 0.0 {
+        return Err("RepeatedBwPatternConfig: empty".to_owned());
+    }
+    fill(&rows, end)
 }
 
 #[cfg(test)]
@@ -101,11 +201,63 @@ mod tests {
         assert_eq!(written, "{\"name\":\"t\",\"period_ms\":3,\"opportunities_ms\":[0,3,3]}\n");
         assert_eq!(read(&written).unwrap(), trace([0, 3, 3]));
         assert!(said(r#"{"opportunities_ms": [1, -2]}"#).contains("line 1 column"));
-        assert!(said("{}").contains("missing field `opportunities_ms`"));
+        assert!(said("{}").contains("has neither `opportunities_ms`, nor iperf3's `intervals`"));
         assert!(said("").starts_with("t: EOF"));
         assert!(said(r#"{"opportunities_ms": []}"#).contains("empty"));
         assert!(said(r#"{"opportunities_ms": [0]}"#).contains("above 0"));
         assert!(said(r#"{"opportunities_ms": [5, 3]}"#).contains("3 comes after 5"));
         assert!(said(r#"{"period_ms": 1, "opportunities_ms": [5]}"#).contains("before the last"));
+    }
+
+    #[test]
+    fn reports_of_iperf3_are_traces() {
+        let interval = |start: f64, end: f64, bits: f64, omitted: bool| {
+            format!(
+                r#"{{"streams": [], "sum": {{"start": {start}, "end": {end}, "bits_per_second": {bits:.1},
+                "omitted": {omitted}}}}}"#
+            )
+        };
+        let document = |intervals: &[String]| {
+            format!(r#"{{"start": {{}}, "intervals": [{}]}}"#, intervals.join(","))
+        };
+        let text = document(&[
+            interval(0.0, 1.0, 99e9, true),
+            interval(1.0, 1.002, 12e6, false),
+            interval(1.002, 1.004, 24e6, false),
+        ]);
+        assert_eq!(read("t", text.as_bytes()).unwrap(), trace([1, 2, 3, 3, 4, 4]));
+        for (text, problem) in [
+            (document(&[interval(2.0, 1.0, 1.0, false)]), "entry 1 is not after"),
+            (
+                document(&[interval(0.0, 2.0, 1.0, false), interval(1.0, 3.0, 1.0, false)]),
+                "entry 2 is not after",
+            ),
+            (document(&[interval(0.0, 9e9, 1.0, false)]), "entry 1 is not after"),
+            (document(&[]), "intervals: empty"),
+        ] {
+            let said = read("t", text.as_bytes()).unwrap_err().to_string();
+            assert!(said.contains(problem), "{said}");
+        }
+    }
+
+    #[test]
+    fn patterns_of_netem_trace_are_traces() {
+        let part = |bps: u64, nanos: u32| {
+            format!(
+                r#"{{"StaticBwConfig": {{"bw": {{"gbps": 0, "bps": {bps}}}, "duration": {{"secs": 0, "nanos": {nanos}}}}}}}"#
+            )
+        };
+        let document = |parts: &[String]| {
+            format!(
+                r#"{{"RepeatedBwPatternConfig": {{"pattern": [{}], "count": 0}}}}"#,
+                parts.join(",")
+            )
+        };
+        let text = document(&[part(12_000_000, 2_000_000), part(24_000_000, 2_000_000)]);
+        assert_eq!(read("t", text.as_bytes()).unwrap(), trace([1, 2, 3, 3, 4, 4]));
+        let said = |text: &str| read("t", text.as_bytes()).unwrap_err().to_string();
+        assert!(said(&document(&[])).contains("empty"));
+        let other = r#"{"RepeatedBwPatternConfig": {"pattern": [{"SawtoothBwConfig": {}}]}}"#;
+        assert!(said(other).contains("missing field `StaticBwConfig`"));
     }
 }

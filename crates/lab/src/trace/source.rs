@@ -11,6 +11,7 @@ use cellpace_path::schedule::{
 use cellpace_path::{PathError, TraceSpec};
 use thiserror::Error;
 
+use super::period::{ending_at, whole_millis};
 use crate::trace_files;
 
 /// The longest drive through a radio layer.
@@ -36,11 +37,6 @@ impl TraceSourceError {
     fn generated(name: &str, problem: impl Into<String>) -> Self {
         Self::Generated { name: name.to_owned(), problem: problem.into() }
     }
-}
-
-/// In whole milliseconds, rounded down; `None` beyond what a trace can count.
-pub fn whole_millis(span: Span) -> Option<u32> {
-    u32::try_from(span.as_nanos() / 1_000_000).ok()
 }
 
 /// The opportunities of the trace with the written form `text`: of a file all, over and over up
@@ -203,14 +199,6 @@ fn push(name: &str, millis: &mut Vec<u32>, at: u32) -> Result<(), TraceSourceErr
 fn finish(name: &str, millis: Vec<u32>, end: u32) -> Result<Arc<Trace>, TraceSourceError> {
     let trace = ending_at(millis, end);
     trace.map(Arc::new).map_err(|problem| TraceSourceError::generated(name, problem))
-}
-
-/// The trace of these sorted opportunities that repeats after `end`.
-pub(super) fn ending_at(mut millis: Vec<u32>, end: u32) -> Result<Trace, String> {
-    if millis.last().is_some_and(|last| *last < end) {
-        millis.push(end);
-    }
-    Trace::from_millis(millis).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -15,6 +15,9 @@ use crate::steps::Steps;
 /// Many times the size of any profile.
 const MAX_PROFILE_BYTES: u64 = 1 << 18;
 
+/// Reads a trace with the name that errors show.
+type ReadTrace = fn(&str, Box<dyn BufRead>) -> Result<Trace, TraceError>;
+
 type OpenFile<'a> = Box<dyn FnMut(&str) -> io::Result<Box<dyn BufRead>> + 'a>;
 
 /// The files that traces, delays and losses may name. Each trace and delay file is read once, however often it is asked for,
@@ -33,6 +36,7 @@ type OpenFile<'a> = Box<dyn FnMut(&str) -> io::Result<Box<dyn BufRead>> + 'a>;
 /// ```
 pub struct TraceFiles<'a> {
     open: Option<OpenFile<'a>>,
+    read: ReadTrace,
     traces: HashMap<String, Arc<Trace>>,
     delays: HashMap<String, Steps<Span>>,
 }
@@ -40,12 +44,20 @@ pub struct TraceFiles<'a> {
 impl<'a> TraceFiles<'a> {
     /// Files opened by `open`.
     pub fn new(open: impl FnMut(&str) -> io::Result<Box<dyn BufRead>> + 'a) -> Self {
-        Self { open: Some(Box::new(open)), traces: HashMap::new(), delays: HashMap::new() }
+        Self { open: Some(Box::new(open)), ..Self::none() }
+    }
+
+    /// Traces are read so, of other formats than Mahimahi's.
+    #[must_use]
+    pub fn read_by(self, read: ReadTrace) -> Self {
+        Self { read, ..self }
     }
 
     /// No files at all: whatever names one is refused.
     pub fn none() -> Self {
-        Self { open: None, traces: HashMap::new(), delays: HashMap::new() }
+        let read: ReadTrace =
+            |name, reader| Trace::read(name, reader).map_err(TraceError::with_csv_hint);
+        Self { open: None, read, traces: HashMap::new(), delays: HashMap::new() }
     }
 
     /// The trace in the file `name`.
@@ -57,8 +69,8 @@ impl<'a> TraceFiles<'a> {
             return Ok(Arc::clone(trace));
         }
         let shown = if name == "-" { "standard input" } else { name };
-        let read = Trace::read(shown, self.reader(name)?);
-        let trace = Arc::new(read.map_err(TraceError::with_csv_hint)?);
+        let reader = self.reader(name)?;
+        let trace = Arc::new((self.read)(shown, reader)?);
         self.traces.insert(name.to_owned(), Arc::clone(&trace));
         Ok(trace)
     }

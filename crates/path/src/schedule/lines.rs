@@ -13,12 +13,19 @@ pub struct LineReader<'a> {
     line: u64,
     /// The first of the empty lines just read.
     empty_from: Option<u64>,
+    longest: usize,
 }
 
 impl<'a> LineReader<'a> {
     /// A reader whose errors name `name`.
     pub const fn new(name: &'a str) -> Self {
-        Self { name, line: 0, empty_from: None }
+        Self { name, line: 0, empty_from: None, longest: MAX_LINE_BYTES }
+    }
+
+    /// Takes lines up to this length, in bytes.
+    pub const fn longest(mut self, bytes: usize) -> Self {
+        self.longest = bytes;
+        self
     }
 
     /// Gives every line to `take` with its number. Empty lines are accepted at the end only.
@@ -59,7 +66,7 @@ impl<'a> LineReader<'a> {
     }
 
     fn append(&self, carry: &mut Vec<u8>, part: &[u8]) -> Result<(), TraceError> {
-        if carry.len() + part.len() > MAX_LINE_BYTES {
+        if carry.len() + part.len() > self.longest {
             return Err(self.too_long(self.line + 1));
         }
         carry.extend_from_slice(part);
@@ -72,7 +79,7 @@ impl<'a> LineReader<'a> {
         take: &mut impl FnMut(u64, &[u8]) -> Result<(), TraceError>,
     ) -> Result<(), TraceError> {
         self.line += 1;
-        if text.len() > MAX_LINE_BYTES {
+        if text.len() > self.longest {
             return Err(self.too_long(self.line));
         }
         // Spreadsheets write a byte order mark.
@@ -89,7 +96,7 @@ impl<'a> LineReader<'a> {
     }
 
     fn too_long(&self, line: u64) -> TraceError {
-        TraceError::line(self.name, line, format!("longer than {MAX_LINE_BYTES} bytes"))
+        TraceError::line(self.name, line, format!("longer than {} bytes", self.longest))
     }
 
     fn unreadable(&self, error: &std::io::Error) -> TraceError {

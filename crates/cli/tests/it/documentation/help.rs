@@ -10,9 +10,11 @@ use super::command_lines::{lacking, side_by_side};
 use super::pages;
 use super::session::{self, User};
 
-/// What a home has; and what variables of one example are to the next.
-const BEFORE: &str =
-    "set -a; mkdir -p ~/.local/share/bash-completion/completions ~/.config/fish/completions";
+/// What a home has, recordings of others among it; and what variables of one example are to the next.
+const BEFORE: &str = "set -a; mkdir -p ~/.local/share/bash-completion/completions ~/.config/fish/completions; \
+    printf 'Timestamp,Speed,DL_bitrate\\n2019.12.16_13.40.04,3,9000\\n2019.12.16_13.40.05,3,6000\\n' >phone.csv; \
+    printf '1453121790686 0 51.0 3.7 1250000\\n1453121791687 1 51.0 3.7 2500000\\n' >ghent.log; \
+    echo '{\"intervals\": [{\"sum\": {\"start\": 0, \"end\": 1, \"bits_per_second\": 1e7}}]}' >iperf3.json";
 
 /// Examples that are not run, and why.
 const NOT_RUN: [(&str, &str); 8] = [
