@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +53,38 @@ class Trace:
         if array.size and not (array.min() >= 0 and array.max() < 2**32):
             raise _native.CellpaceError("times: from 0 to 4294967295 ms")
         return cls(_native.Trace.from_times_ms(name, array.astype(np.uint32).tolist()))
+
+    @classmethod
+    def from_rates(
+        cls, times_s: Iterable[float], rates_mbps: Iterable[float], name: str = "own"
+    ) -> Trace:
+        """Makes a trace of rates in Mbit/s from times in s on, ascending.
+
+        A rate holds until the next time, the last one as long as is usual; times count from the first.
+        """
+        times, rates = (np.asarray(list(of), dtype=np.float64).tolist() for of in (times_s, rates_mbps))
+        return cls(_native.Trace.from_rates(name, times, rates))
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: str | PathLike[str],
+        *,
+        time: str | int | None = None,
+        rate: str | int | None = None,
+        unit: str | None = None,
+        gap: Literal["hold", "zero"] | None = None,
+    ) -> Trace:
+        """Reads a table of rates, as ``cellpace trace convert`` does.
+
+        ``time`` and ``rate`` are columns by name or number from 1 on, ``unit`` is what the rates count, such as
+        ``kbit/s`` or ``bytes``. What is not given is guessed from the header, and a warning says what was guessed.
+        """
+        columns = [None if column is None else str(column) for column in (time, rate)]
+        native, said = _native.Trace.from_csv(fspath(path), *columns, unit, gap)
+        if said:
+            warnings.warn(f"{fspath(path)}: {said}", stacklevel=2)
+        return cls(native)
 
     @property
     def name(self) -> str:

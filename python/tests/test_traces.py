@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import cellpace as cp
@@ -41,6 +42,25 @@ def test_times_that_are_no_trace_are_refused() -> None:
             cp.Trace.from_times_ms(times)
     with pytest.raises(cp.CellpaceError, match="nowhere"):
         cp.Trace.load("nowhere")
+
+
+def test_tables_and_rates_are_the_traces_of_the_program(program: Program, tmp_path: Path) -> None:
+    table = tmp_path / "phone.csv"
+    table.write_text("when,DL_bitrate\n0,12000\n1,6000\n2,9000\n")
+    program("trace", "convert", str(table), "-o", str(tmp_path / "theirs"), "--time", "when")
+    with pytest.warns(UserWarning, match="rate: `DL_bitrate`, kbit/s"):
+        ours = cp.Trace.from_csv(table, time=1)
+    ours.save(tmp_path / "ours")
+    assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+    asked = cp.Trace.from_csv(table, time="when", rate="dl_bitrate", unit="kbit/s", gap="zero")
+    rates = cp.Trace.from_rates(np.arange(3), [12, 6, 9])
+    for trace in (asked, rates, pickle.loads(pickle.dumps(rates))):
+        assert np.array_equal(trace.times_ms(), ours.times_ms())
+    for wrong in ({"unit": "furlongs"}, {"rate": "x"}, {"gap": "x"}):
+        with pytest.raises(cp.CellpaceError, match="furlongs|no such column|neither hold"):
+            cp.Trace.from_csv(table, time=1, **wrong)
+    with pytest.raises(cp.CellpaceError, match="at least two"):
+        cp.Trace.from_rates([0], [1])
 
 
 def test_a_fitted_profile_is_the_programs(program: Program, tmp_path: Path) -> None:

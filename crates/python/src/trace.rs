@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, UInt32Array};
 use cellpace_base::parse_span;
-use cellpace_lab::trace::{TraceFigures, load_trace, preview};
-use cellpace_lab::{FieldError, shown_name};
+use cellpace_lab::trace::{
+    TableOptions, TraceFigures, TraceFormat, load_trace, preview, trace_of_rates,
+};
+use cellpace_lab::{FieldError, open_file, shown_name};
 use cellpace_path::TraceSpec;
 use cellpace_path::fit::fit;
 use cellpace_path::schedule;
@@ -48,6 +50,39 @@ impl Trace {
     fn from_times_ms(name: String, times: Vec<u32>) -> PyResult<Self> {
         let trace = schedule::Trace::from_millis(times).map_err(refused)?;
         Ok(Self { name, trace: Arc::new(trace) })
+    }
+
+    #[staticmethod]
+    fn from_rates(name: String, times_s: Vec<f64>, mbps: Vec<f64>) -> PyResult<Self> {
+        let trace = trace_of_rates(&times_s, &mbps).map_err(refused)?;
+        Ok(Self { name, trace: Arc::new(trace) })
+    }
+
+    /// Of a table, with what it was taken for where that was guessed.
+    #[staticmethod]
+    fn from_csv(
+        py: Python<'_>,
+        path: String,
+        time: Option<String>,
+        rate: Option<String>,
+        unit: Option<String>,
+        gap: Option<String>,
+    ) -> PyResult<(Self, Option<String>)> {
+        without_python(py, move || {
+            let options = TableOptions {
+                time: FieldError::of("time", time.as_deref().map(str::parse).transpose())?,
+                rate: FieldError::of("rate", rate.as_deref().map(str::parse).transpose())?,
+                unit: FieldError::of("unit", unit.as_deref().map(str::parse).transpose())?,
+                gap: FieldError::of("gap", gap.as_deref().map(str::parse).transpose())?
+                    .unwrap_or_default(),
+            };
+            let reader =
+                open_file(&path).map_err(|error| Failure::Refused(format!("{path}: {error}")))?;
+            let read = TraceFormat::Csv.read(&path, reader, &options);
+            let (trace, reading) = read.map_err(|error| Failure::Refused(error.to_string()))?;
+            let said = reading.map(|reading| reading.to_string());
+            Ok((Self { name: shown_name(&path), trace: Arc::new(trace) }, said))
+        })
     }
 
     fn __len__(&self) -> usize {

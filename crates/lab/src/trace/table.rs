@@ -205,6 +205,39 @@ pub(super) fn read(
     })
 }
 
+/// The trace of rates in Mbit/s from times in s on. A rate holds until the next time, the last one as long as is
+/// usual; times count from the first.
+///
+/// # Errors
+/// When there are fewer than two, times do not ascend, or a number is negative or not finite.
+pub fn trace_of_rates(times_s: &[f64], mbps: &[f64]) -> Result<Trace, String> {
+    if times_s.len() != mbps.len() || times_s.len() < 2 {
+        let (times, rates) = (times_s.len(), mbps.len());
+        return Err(format!(
+            "{times} times and {rates} rates; as many of both are needed, at least two"
+        ));
+    }
+    let is_number = |value: &f64| value.is_finite() && *value >= 0.0;
+    if let Some(place) = mbps.iter().position(|rate| !is_number(rate)) {
+        return Err(format!("rate {place} is {}, not a number from 0", mbps[place]));
+    }
+    let first = times_s[0];
+    let at: Vec<f64> = times_s.iter().map(|time| (time - first) * 1000.0).collect();
+    let wrong =
+        |place: &usize| !at[*place].is_finite() || *place > 0 && at[*place] <= at[*place - 1];
+    if let Some(place) = (0..at.len()).find(wrong) {
+        return Err(format!("time {place} is {}, not after the one before it", times_s[place]));
+    }
+    let rows: Vec<(f64, f64, u32)> =
+        at.iter().zip(mbps).map(|(at, rate)| (*at, *rate, 1)).collect();
+    let end = at[at.len() - 1] + usual_step(&rows);
+    if end > f64::from(u32::MAX) {
+        return Err("longer than 49 days".to_owned());
+    }
+    let filled: Vec<(f64, f64)> = rows.iter().map(|row| (row.0, row.1)).collect();
+    fill(&filled, end)
+}
+
 enum Problem {
     Line(TraceError),
     All(String),
@@ -761,6 +794,24 @@ mod tests {
             "t, line 1: --rate 7: the table has 2 columns"
         );
         assert!("0".parse::<Column>().is_err() && "furlongs".parse::<RateUnit>().is_err());
+    }
+
+    #[test]
+    fn rates_of_a_program_are_a_trace() {
+        let trace = trace_of_rates(&[5.0, 5.002], &[12.0, 24.0]).unwrap();
+        assert_eq!(trace.millis(), [1, 2, 3, 3, 4, 4]);
+        for (times, rates, problem) in [
+            (&[0.0][..], &[1.0][..], "1 times and 1 rates"),
+            (&[0.0, 1.0], &[1.0], "2 times and 1 rates"),
+            (&[0.0, 0.0], &[1.0, 1.0], "time 1 is 0, not after the one before it"),
+            (&[0.0, f64::NAN], &[1.0, 1.0], "time 1 is NaN"),
+            (&[0.0, 1.0], &[1.0, -1.0], "rate 1 is -1, not a number from 0"),
+            (&[0.0, 1e9], &[1.0, 1.0], "longer than 49 days"),
+            (&[0.0, 1.0], &[0.0, 0.0], "do not add up to a single packet"),
+        ] {
+            let said = trace_of_rates(times, rates).unwrap_err();
+            assert!(said.contains(problem), "{said}");
+        }
     }
 
     #[test]
