@@ -47,6 +47,7 @@ debian() {
         sed 's#/usr/local/bin/#/usr/bin/#' "$unit" >"$root/usr/lib/systemd/system/${unit##*/}"
     done
     cp packaging/debian/cellpace-kernel.service packaging/debian/run-cellpace-bpf.mount $root/usr/lib/systemd/system/
+    cp packaging/systemd/*.socket $root/usr/lib/systemd/system/
     cp packaging/systemd/*.env $root/etc/cellpace/
     cargo deb --quiet --no-build --no-strip --package cellpace --output out/package/
 }

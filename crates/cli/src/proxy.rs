@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use cellpace_base::Span;
+use cellpace_os::service::{ServiceState, passed_listeners, tell};
 use cellpace_os::signals::{SIGINT, SIGTERM, is_ignored, note_interrupt};
 use cellpace_proxy::proxy_header::Version;
 use cellpace_proxy::rules::{MAX_DEVICE_NAME, Redirect};
@@ -364,7 +365,9 @@ async fn serve(
     let (stop, stopped) = watch::channel(StopUrgency::No);
     // Before anything is printed: who waits for that may stop us from then on.
     let signals = EndSignals::new()?;
-    let proxy = Proxy::bind(config).map_err(|error| not_bound(&error))?;
+    let passed =
+        passed_listeners().map_err(|error| CommandError::failed(format!("LISTEN_FDS: {error}")))?;
+    let proxy = Proxy::bind(config, passed).map_err(|error| not_bound(&error))?;
     let _rules = match args.rules {
         Some(RulesArg::Apply) => Some(
             redirect(args, proxy.addresses())
@@ -381,6 +384,12 @@ async fn serve(
     for address in proxy.addresses() {
         args.outputs.verbosity.note(&format!("waiting at {address}"));
     }
+    for address in proxy.taken_over() {
+        args.outputs.verbosity.note(&format!(
+            "another process listens at {address}, too: new connections come here from now on, and it \
+             can be ended"
+        ));
+    }
     let verbosity = args.outputs.verbosity;
     if args.transparent && args.rules.is_none() {
         verbosity.note(
@@ -388,6 +397,7 @@ async fn serve(
              such rules, `--rules apply` makes them",
         );
     }
+    tell(ServiceState::Ready);
     tokio::spawn(watch_signals(stop, signals, verbosity));
     let watched = log.clone();
     tokio::spawn(async move {
@@ -474,6 +484,7 @@ async fn watch_signals(
         signals.next().await;
         stop.send_replace(urgency);
         if urgency == StopUrgency::Drain {
+            tell(ServiceState::Stopping);
             verbosity.note("taking no more connections; once more to cut those that are open");
         }
     }

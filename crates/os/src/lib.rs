@@ -1,5 +1,5 @@
-//! What several crates have of Linux: netlink and nftables, sockets, descriptors, signals and
-//! processes. Internal to the workspace.
+//! What several crates have of Linux: netlink and nftables, sockets, descriptors, signals,
+//! processes and service managers. Internal to the workspace.
 //!
 //! What safe wrappers exist for is called where it is needed; here is what takes more than a call.
 
@@ -7,5 +7,6 @@ pub mod descriptors;
 pub mod netlink;
 pub mod nftables;
 pub mod process;
+pub mod service;
 pub mod signals;
 pub mod socket;

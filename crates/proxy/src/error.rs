@@ -20,6 +20,9 @@ pub enum ProxyError {
         /// The system's reason.
         source: io::Error,
     },
+    /// A service manager passed a socket that the configuration does not name.
+    #[error("the service manager passed a socket for {0}, where this proxy does not listen")]
+    Passed(SocketAddr),
     /// The system does not let us take connections to others.
     #[error("cannot take connections to other addresses (that needs CAP_NET_ADMIN): {0}")]
     Transparent(#[source] io::Error),

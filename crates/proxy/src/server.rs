@@ -4,8 +4,10 @@ use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use cellpace_os::service::prefer_second_listener;
 use cellpace_tcp::{FlowControl, RelayEngine, trim_memory};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
@@ -37,25 +39,37 @@ pub struct ProxyOutcome {
 
 /// A proxy that listens and takes no connection yet.
 pub struct Proxy {
-    listeners: Vec<StdTcpListener>,
+    listeners: Vec<Listener>,
     addresses: Vec<SocketAddr>,
     config: ProxyConfig,
     metrics: Metrics,
 }
 
 impl Proxy {
-    /// Listens. Ports that are 0 in `config` are replaced by those that the system chose.
+    /// Listens, at sockets that a service manager `passed` where their addresses are in `config`. Ports that
+    /// are 0 in `config` are replaced by those that the system chose.
     ///
     /// # Errors
-    /// When an address cannot be listened at.
-    pub fn bind(mut config: ProxyConfig) -> Result<Self, ProxyError> {
+    /// When an address cannot be listened at, or is not in `config` although a socket was passed for it.
+    pub fn bind(
+        mut config: ProxyConfig,
+        mut passed: Vec<StdTcpListener>,
+    ) -> Result<Self, ProxyError> {
         let transparent = matches!(config.mode, ProxyMode::Transparent);
         let mut listeners = Vec::new();
         for address in &mut config.listen {
-            let listener = listen(*address, transparent)?;
+            let is_its =
+                |socket: &StdTcpListener| socket.local_addr().is_ok_and(|at| at == *address);
+            let listener = match passed.iter().position(is_its) {
+                Some(place) => Listener { socket: passed.remove(place), origin: Origin::Passed },
+                None => listen(*address, transparent)?,
+            };
             let wrong = |source| ProxyError::Listen { address: *address, source };
-            *address = listener.local_addr().map_err(wrong)?;
+            *address = listener.socket.local_addr().map_err(wrong)?;
             listeners.push(listener);
+        }
+        if let Some(address) = passed.first().and_then(|socket| socket.local_addr().ok()) {
+            return Err(ProxyError::Passed(address));
         }
         let addresses = config.listen.clone();
         Ok(Self { listeners, addresses, config, metrics: Metrics::new() })
@@ -64,6 +78,12 @@ impl Proxy {
     /// Where it listens.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Where another process of this user listens, too, which should end: connections come here from now on.
+    pub fn taken_over(&self) -> impl Iterator<Item = SocketAddr> {
+        let listeners = self.listeners.iter().zip(&self.addresses);
+        listeners.filter(|(listener, _)| listener.origin == Origin::Shared).map(|(_, at)| *at)
     }
 
     /// What it counts.
@@ -99,7 +119,8 @@ impl Proxy {
         let (alive, mut all_gone) = mpsc::channel::<()>(1);
         for listener in self.listeners {
             tokio::spawn(accept(Acceptor {
-                listener: TcpListener::from_std(listener)?,
+                listener: TcpListener::from_std(listener.socket)?,
+                origin: listener.origin,
                 shared: shared.clone(),
                 turns: turns.clone(),
                 stop: ending.clone(),
@@ -121,8 +142,25 @@ impl Proxy {
     }
 }
 
+/// Where a listening socket comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// The service manager: it stays open when this process ends, and keeps what waits in it.
+    Passed,
+    /// It is this process's alone.
+    Own,
+    /// Another process listens at the address, too, and was there before.
+    Shared,
+}
+
+struct Listener {
+    socket: StdTcpListener,
+    origin: Origin,
+}
+
 struct Acceptor {
     listener: TcpListener,
+    origin: Origin,
     shared: Arc<ProxyShared>,
     turns: Arc<Semaphore>,
     stop: watch::Receiver<StopUrgency>,
@@ -130,41 +168,64 @@ struct Acceptor {
     alive: mpsc::Sender<()>,
 }
 
-async fn accept(accept: Acceptor) {
-    let Acceptor { listener, shared, turns, mut stop, alive } = accept;
+async fn accept(mut acceptor: Acceptor) {
+    let mut stop = acceptor.stop.clone();
     let mut failing = false;
     loop {
         let taken = tokio::select! {
             biased;
-            () = at_least(&mut stop, StopUrgency::Drain) => return,
-            taken = take(&listener, &turns) => taken,
+            () = at_least(&mut stop, StopUrgency::Drain) => break,
+            taken = take(&acceptor.listener, &acceptor.turns) => taken,
         };
         match taken {
-            Ok((turn, stream, from)) => {
+            Ok(taken) => {
                 failing = false;
-                shared.look_at_crowd(&turns);
-                let served = serve(shared.clone(), stream, from, stop.clone());
-                let (alive, shared, turns) = (alive.clone(), shared.clone(), turns.clone());
-                tokio::spawn(async move {
-                    served.await;
-                    drop((turn, alive));
-                    shared.look_at_crowd(&turns);
-                    shared.trim_after_a_peak(&turns);
-                });
+                acceptor.serve(taken);
             }
             // An error of this one connection and not of the listener; see accept(2).
-            Err(error) if is_of_the_client(&error) => shared.metrics.accept_failed(),
+            Err(error) if is_of_the_client(&error) => acceptor.shared.metrics.accept_failed(),
             Err(error) => {
-                shared.metrics.accept_failed();
+                acceptor.shared.metrics.accept_failed();
                 if !failing {
-                    (shared.report)(Notice::AcceptFailed(error));
+                    (acceptor.shared.report)(Notice::AcceptFailed(error));
                 }
                 failing = true;
                 // The connection stays in the backlog, so the listener would be ready at once.
                 tokio::select! {
-                    () = at_least(&mut stop, StopUrgency::Drain) => return,
+                    () = at_least(&mut stop, StopUrgency::Drain) => break,
                     () = sleep(PAUSE) => {}
                 }
+            }
+        }
+    }
+    // What waits in a socket that closes is reset; in one that was passed, it waits for the next process.
+    if acceptor.origin != Origin::Passed {
+        acceptor.empty_the_backlog();
+    }
+}
+
+impl Acceptor {
+    fn serve(&self, (turn, stream, from): Taken) {
+        let (shared, turns) = (self.shared.clone(), self.turns.clone());
+        shared.look_at_crowd(&turns);
+        let served = serve(shared.clone(), stream, from, self.stop.clone());
+        let alive = self.alive.clone();
+        tokio::spawn(async move {
+            served.await;
+            drop((turn, alive));
+            shared.look_at_crowd(&turns);
+            shared.trim_after_a_peak(&turns);
+        });
+    }
+
+    /// Serves what has been accepted by the kernel already, as far as there may be more connections.
+    fn empty_the_backlog(&mut self) {
+        let mut context = Context::from_waker(Waker::noop());
+        while let Ok(turn) = self.turns.clone().try_acquire_owned() {
+            match self.listener.poll_accept(&mut context) {
+                Poll::Ready(Ok((stream, from))) => self.serve((turn, stream, canonical(from))),
+                Poll::Ready(Err(error)) if is_of_the_client(&error) => {}
+                Poll::Ready(Err(_)) | Poll::Pending => return,
             }
         }
     }
@@ -202,7 +263,11 @@ type Taken = (tokio::sync::OwnedSemaphorePermit, tokio::net::TcpStream, SocketAd
 async fn take(listener: &TcpListener, turns: &Arc<Semaphore>) -> io::Result<Taken> {
     let turn = turns.clone().acquire_owned().await.map_err(io::Error::other)?;
     let (stream, from) = listener.accept().await?;
-    Ok((turn, stream, SocketAddr::new(from.ip().to_canonical(), from.port())))
+    Ok((turn, stream, canonical(from)))
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 fn is_of_the_client(error: &io::Error) -> bool {
@@ -214,7 +279,7 @@ fn is_of_the_client(error: &io::Error) -> bool {
     )
 }
 
-fn listen(address: SocketAddr, transparent: bool) -> Result<StdTcpListener, ProxyError> {
+fn listen(address: SocketAddr, transparent: bool) -> Result<Listener, ProxyError> {
     let wrong = |source| ProxyError::Listen { address, source };
     let kind = Type::STREAM.nonblocking();
     let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP));
@@ -227,9 +292,27 @@ fn listen(address: SocketAddr, transparent: bool) -> Result<StdTcpListener, Prox
         // The option is the socket's, whatever its family.
         socket.set_ip_transparent_v4(true).map_err(ProxyError::Transparent)?;
     }
-    socket.bind(&address.into()).map_err(wrong)?;
+    let origin = bind(&socket, address).map_err(wrong)?;
     socket.listen(BACKLOG).map_err(wrong)?;
-    Ok(socket.into())
+    let socket = StdTcpListener::from(socket);
+    if origin == Origin::Shared {
+        prefer_second_listener(&socket).map_err(wrong)?;
+    }
+    Ok(Listener { socket, origin })
+}
+
+/// Binds to an address alone, or else beside an earlier process of this user that lets others in, as each
+/// proxy does.
+fn bind(socket: &Socket, address: SocketAddr) -> io::Result<Origin> {
+    let alone = socket.bind(&address.into());
+    socket.set_reuse_port(true)?;
+    match alone {
+        Ok(()) => Ok(Origin::Own),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            socket.bind(&address.into()).map(|()| Origin::Shared)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]

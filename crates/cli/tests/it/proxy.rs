@@ -986,6 +986,172 @@ fn records_survive_restarts_and_rotation() {
     assert!(flows >= 3, "events of both runs: {flows}");
 }
 
+/// Length of a download that no buffers on the way hold as a whole.
+const DOWNLOAD: usize = 32 << 20;
+
+/// A server that answers `g` with a greeting, and `d` with a download.
+fn greeter_with_download() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let mut asked = [0];
+                if stream.read_exact(&mut asked).is_err() {
+                    return;
+                }
+                let answer = if asked == *b"d" { vec![b'd'; DOWNLOAD] } else { b"hello".to_vec() };
+                let _ = stream.write_all(&answer);
+            });
+        }
+    });
+    address
+}
+
+fn ask(address: SocketAddr, what: &[u8]) -> std::io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(address)?;
+    // A client waits as long as the process before takes to end and the next one to start.
+    stream.set_read_timeout(Some(4 * PATIENCE))?;
+    stream.write_all(what)?;
+    Ok(stream)
+}
+
+/// Connects again and again, and counts what came of it.
+struct Attempts {
+    made: Arc<AtomicUsize>,
+    stop: Arc<AtomicUsize>,
+    thread: std::thread::JoinHandle<Vec<String>>,
+}
+
+impl Attempts {
+    fn start(address: SocketAddr) -> Self {
+        let (made, stop) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let (counter, stopped) = (made.clone(), stop.clone());
+        let thread = std::thread::spawn(move || {
+            let mut failures = Vec::new();
+            while stopped.load(Ordering::Relaxed) == 0 {
+                let mut text = String::new();
+                let answer = ask(address, b"g").and_then(|mut it| it.read_to_string(&mut text));
+                if answer.is_err() || text != "hello" {
+                    failures.push(format!("{answer:?} {text:?}"));
+                }
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+            failures
+        });
+        Self { made, stop, thread }
+    }
+
+    fn more(&self, count: usize) {
+        let before = self.made.load(Ordering::Relaxed);
+        eventually("more attempts", || self.made.load(Ordering::Relaxed) >= before + count);
+    }
+
+    #[track_caller]
+    fn none_failed(self) {
+        self.stop.store(1, Ordering::Relaxed);
+        let failures = self.thread.join().unwrap();
+        let made = self.made.load(Ordering::Relaxed);
+        assert!(failures.is_empty(), "{} of {made} attempts: {failures:?}", failures.len());
+        assert!(made >= 80, "{made} attempts");
+    }
+}
+
+/// A download of which the first bytes have come.
+fn begun_download(address: SocketAddr) -> TcpStream {
+    let mut download = ask(address, b"d").unwrap();
+    download.read_exact(&mut [0; 1000]).unwrap();
+    download
+}
+
+#[track_caller]
+fn whole(mut download: TcpStream) {
+    let mut rest = Vec::new();
+    download.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest.len() + 1000, DOWNLOAD);
+}
+
+#[test]
+fn a_second_process_takes_over_and_refuses_nothing() {
+    let to = greeter_with_download().to_string();
+    let options = ["--to", &to, "--cc", "cubic", "--drain", "5m"];
+    let old = Running::start(&options);
+    let at = old.address.to_string();
+    let attempts = Attempts::start(old.address);
+    let download = begun_download(old.address);
+    attempts.more(30);
+    let new = Running::spawn(cellpace(&[&["--listen", &at], &options[..]].concat()));
+    new.await_line("another process listens");
+    attempts.more(30);
+    old.signal("TERM");
+    old.await_line("taking no more connections");
+    attempts.more(30);
+    whole(download);
+    assert_eq!(old.code(), Some(0));
+    attempts.more(30);
+    attempts.none_failed();
+}
+
+/// Has a program find its standard input as descriptor 3, as systemd passes sockets.
+const PASS: &str = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\"";
+
+/// A proxy at a socket that it gets as descriptor 3, as from systemd.
+fn socket_activated(listener: &TcpListener, notify: &std::path::Path, options: &[&str]) -> Running {
+    let at = listener.local_addr().unwrap().to_string();
+    let mut command = Command::new("sh");
+    command.args(["-c", PASS, env!("CARGO_BIN_EXE_cellpace"), "proxy", "--listen", &at]);
+    command.args(options).env("NOTIFY_SOCKET", notify);
+    let socket = std::os::fd::OwnedFd::from(listener.try_clone().unwrap());
+    command.stdin(socket).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Running::spawn(command)
+}
+
+#[test]
+fn a_restart_at_a_passed_socket_refuses_nothing() {
+    cellpace_testing::heed_signals();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let told = || {
+        let mut bytes = [0; 100];
+        let count = manager.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..count]).trim_end().to_owned()
+    };
+    let to = greeter_with_download().to_string();
+    let options = ["--to", &to, "--cc", "cubic", "--drain", "5m"];
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // The first client comes before the first process.
+    let attempts = Attempts::start(address);
+    let old = socket_activated(&listener, &path, &options);
+    assert_eq!(told(), "READY=1");
+    let download = begun_download(address);
+    attempts.more(40);
+    old.signal("TERM");
+    assert_eq!(told(), "STOPPING=1");
+    whole(download);
+    assert_eq!(old.code(), Some(0));
+    let _new = socket_activated(&listener, &path, &options);
+    assert_eq!(told(), "READY=1");
+    attempts.more(40);
+    attempts.none_failed();
+}
+
+#[test]
+fn a_passed_socket_that_no_option_names_is_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = greeter().to_string();
+    let mut command = Command::new("sh");
+    command.args(["-c", PASS, env!("CARGO_BIN_EXE_cellpace"), "proxy"]);
+    command.args(["--listen", "127.0.0.1:0", "--to", &to]);
+    let output = command.stdin(std::os::fd::OwnedFd::from(listener)).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("the service manager passed a socket for 127.0.0.1:"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
 #[test]
 fn a_proxy_does_not_forward_to_itself() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

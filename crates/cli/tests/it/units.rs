@@ -48,6 +48,14 @@ fn the_program_knows_the_options_of_its_units() {
 }
 
 #[test]
+fn the_socket_of_the_proxy_is_where_its_options_listen() {
+    let address = value(&folder().join("cellpace-proxy.socket"), "ListenStream=");
+    let options = value(&folder().join("proxy.env"), "OPTIONS=");
+    assert!(options.contains(&format!("--listen {address} ")), "{options}");
+    assert_eq!(value(&folder().join("cellpace-proxy.service"), "Type="), "notify");
+}
+
+#[test]
 fn every_unit_is_confined() {
     for name in names(&folder()).into_iter().filter(|name| name.ends_with(".service")) {
         let unit = folder().join(&name);

@@ -357,7 +357,7 @@ fn a_second_request_to_stop_cuts_at_once() {
 fn several_listeners_serve_the_same() {
     let mut config = forward(echo());
     config.listen.push("127.0.0.1:0".parse().unwrap());
-    let proxy = cellpace_proxy::Proxy::bind(config.clone()).unwrap();
+    let proxy = cellpace_proxy::Proxy::bind(config.clone(), Vec::new()).unwrap();
     assert_ne!(proxy.addresses()[0], proxy.addresses()[1]);
     config.listen = proxy.addresses().to_vec();
     drop(proxy);

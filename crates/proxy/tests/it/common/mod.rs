@@ -44,7 +44,7 @@ pub(crate) fn forward(to: SocketAddr) -> ProxyConfig {
 
 impl Running {
     pub(crate) fn start(config: ProxyConfig) -> Self {
-        let proxy = Proxy::bind(config).unwrap();
+        let proxy = Proxy::bind(config, Vec::new()).unwrap();
         let (address, metrics) = (proxy.addresses()[0], proxy.metrics());
         let (stop, stopped) = watch::channel(StopUrgency::No);
         let (ended_sender, ended) = mpsc::channel();
