@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 from os import PathLike, fspath
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -73,12 +73,12 @@ class Trace:
         time: str | int | None = None,
         rate: str | int | None = None,
         unit: str | None = None,
-        gap: Literal["hold", "zero"] | None = None,
+        gap: str | None = None,
     ) -> Trace:
         """Reads a table of rates, as ``cellpace trace convert`` does.
 
         ``time`` and ``rate`` are columns by name or number from 1 on, ``unit`` is what the rates count, such as
-        ``kbit/s`` or ``bytes``. What is not given is guessed from the header, and a warning says what was guessed.
+        ``kbit/s`` or ``bytes``, and ``gap`` is ``hold`` or ``zero``. What is not given is guessed from the header, and a warning says what was guessed.
         """
         columns = [None if column is None else str(column) for column in (time, rate)]
         native, said = _native.Trace.from_csv(fspath(path), *columns, unit, gap)
