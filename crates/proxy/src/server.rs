@@ -4,13 +4,12 @@ use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use cellpace_os::service::prefer_second_listener;
 use cellpace_tcp::{FlowControl, RelayEngine, trim_memory};
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::TcpListener;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{sleep, timeout};
 
@@ -168,7 +167,7 @@ struct Acceptor {
     alive: mpsc::Sender<()>,
 }
 
-async fn accept(mut acceptor: Acceptor) {
+async fn accept(acceptor: Acceptor) {
     let mut stop = acceptor.stop.clone();
     let mut failing = false;
     loop {
@@ -218,14 +217,14 @@ impl Acceptor {
         });
     }
 
-    /// Serves what has been accepted by the kernel already, as far as there may be more connections.
-    fn empty_the_backlog(&mut self) {
-        let mut context = Context::from_waker(Waker::noop());
+    /// Serves what the kernel has accepted already, as far as there may be more connections.
+    fn empty_the_backlog(&self) {
         while let Ok(turn) = self.turns.clone().try_acquire_owned() {
-            match self.listener.poll_accept(&mut context) {
-                Poll::Ready(Ok((stream, from))) => self.serve((turn, stream, canonical(from))),
-                Poll::Ready(Err(error)) if is_of_the_client(&error) => {}
-                Poll::Ready(Err(_)) | Poll::Pending => return,
+            match accept_now(&self.listener) {
+                Ok((stream, from)) => self.serve((turn, stream, canonical(from))),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if is_of_the_client(&error) => {}
+                Err(_) => return,
             }
         }
     }
@@ -257,7 +256,16 @@ impl ProxyShared {
     }
 }
 
-type Taken = (tokio::sync::OwnedSemaphorePermit, tokio::net::TcpStream, SocketAddr);
+/// Accepts a connection that waits, without waiting for one. Asks the kernel: the runtime may not have heard of
+/// the newest ones.
+fn accept_now(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let (socket, from) = SockRef::from(listener).accept()?;
+    socket.set_nonblocking(true)?;
+    let from = from.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+    Ok((TcpStream::from_std(socket.into())?, from))
+}
+
+type Taken = (tokio::sync::OwnedSemaphorePermit, TcpStream, SocketAddr);
 
 /// Takes a connection once there may be one more.
 async fn take(listener: &TcpListener, turns: &Arc<Semaphore>) -> io::Result<Taken> {
@@ -318,6 +326,17 @@ fn bind(socket: &Socket, address: SocketAddr) -> io::Result<Origin> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As a proxy that drains finds it: the runtime has not looked since the client came.
+    #[tokio::test]
+    async fn a_connection_that_the_runtime_has_not_heard_of_is_accepted() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let nothing = accept_now(&listener).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (_, from) = accept_now(&listener).unwrap();
+        assert_eq!(from, client.local_addr().unwrap());
+    }
 
     #[test]
     fn want_of_descriptors_is_not_the_clients_fault() {
