@@ -180,39 +180,44 @@ fn mdi_state(controller: &dyn Controller) -> String {
     format!("\"window\": {window}, \"credit\": {credit}")
 }
 
-/// Windows, rates (packets per second) and ratios in 1/65536, durations in microseconds.
-fn pace_state(controller: &dyn Controller) -> String {
+/// The members of a state that `of` makes whole numbers of.
+fn whole_numbers(
+    controller: &dyn Controller,
+    of: fn(&str, f64) -> Option<(&'static str, f64)>,
+) -> String {
     let mut state = Vec::new();
     controller.inspect(&mut |name, value| {
-        let (name, whole) = match name {
-            "cwnd_pkts" => ("window", value * 65_536.0),
-            "delivery_mbps" => ("rate", value * 1e6 / 8.0 / MSS as f64 * 65_536.0),
-            "headroom" => ("headroom", value * 65_536.0),
-            "base_rtt_ms" => ("base_us", value * 1e3),
-            "reach_ms" => ("reach_us", value * 1e3),
-            _ => return,
-        };
-        state.push(format!("\"{name}\": {}", whole.round()));
+        let member = of(name, value).map(|(name, whole)| format!("\"{name}\": {}", whole.round()));
+        state.extend(member);
     });
     state.join(", ")
 }
 
+/// Windows, rates (packets per second) and ratios in 1/65536, durations in microseconds.
+fn pace_state(controller: &dyn Controller) -> String {
+    whole_numbers(controller, |name, value| match name {
+        "cwnd_pkts" => Some(("window", value * 65_536.0)),
+        "delivery_mbps" => Some(("rate", value * 1e6 / 8.0 / MSS as f64 * 65_536.0)),
+        "headroom" => Some(("headroom", value * 65_536.0)),
+        "base_rtt_ms" => Some(("base_us", value * 1e3)),
+        "reach_ms" => Some(("reach_us", value * 1e3)),
+        _ => None,
+    })
+}
+
 /// The window in packets of 32 bits behind the point, 1/delta of 16, durations in microseconds.
 fn copa_state(controller: &dyn Controller) -> String {
-    let mut state = Vec::new();
-    controller.inspect(&mut |name, value| {
-        let (name, whole) = match name {
-            "cwnd_pkts" => ("window", value * 4_294_967_296.0),
-            "delta" => ("inverse_delta", 65_536.0 / value),
-            "velocity" | "slow_start" | "competitive" => (name, value),
-            "srtt_ms" => ("srtt_us", value * 1e3),
-            "base_rtt_ms" => ("base_us", value * 1e3),
-            "standing_rtt_ms" => ("standing_us", value * 1e3),
-            _ => return,
-        };
-        state.push(format!("\"{name}\": {}", whole.round()));
-    });
-    state.join(", ")
+    whole_numbers(controller, |name, value| match name {
+        "cwnd_pkts" => Some(("window", value * 4_294_967_296.0)),
+        "delta" => Some(("inverse_delta", 65_536.0 / value)),
+        "velocity" => Some(("velocity", value)),
+        "slow_start" => Some(("slow_start", value)),
+        "competitive" => Some(("competitive", value)),
+        "srtt_ms" => Some(("srtt_us", value * 1e3)),
+        "base_rtt_ms" => Some(("base_us", value * 1e3)),
+        "standing_rtt_ms" => Some(("standing_us", value * 1e3)),
+        _ => None,
+    })
 }
 
 /// Compares a file of flows that acks alone drive.
