@@ -13,8 +13,7 @@ use super::csv::{MAX_CSV_LINES, fill};
 const MAX_TABLE_LINE: usize = 8192;
 /// A time of so many usual steps is a gap.
 const GAP_STEPS: f64 = 3.5;
-/// Bits of a packet in units of Mbit/s times ms.
-const PACKET_KBIT: f64 = 12.0;
+const PACKET_BITS: f64 = 12_000.0;
 
 /// A column, by its name or its number from 1 on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,45 +39,51 @@ impl FromStr for Column {
 
 /// What a column of rates counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum RateUnit {
-    /// Bits per second, so many of them.
-    BitsPerSecond(f64),
-    /// Bits between this line and the next one, so many of them.
-    Bits(f64),
+pub struct RateUnit {
+    name: &'static str,
+    bits: f64,
+    /// Per second; otherwise between a line and the next one.
+    is_rate: bool,
+}
+
+const UNITS: [RateUnit; 9] = [
+    per_second("bit/s", 1.0),
+    per_second("kbit/s", 1e3),
+    per_second("Mbit/s", 1e6),
+    per_second("Gbit/s", 1e9),
+    per_second("byte/s", 8.0),
+    per_second("kbyte/s", 8e3),
+    per_second("Mbyte/s", 8e6),
+    RateUnit { name: "bytes", bits: 8.0, is_rate: false },
+    RateUnit { name: "packets", bits: PACKET_BITS, is_rate: false },
+];
+const MBIT: RateUnit = UNITS[2];
+
+const fn per_second(name: &'static str, bits: f64) -> RateUnit {
+    RateUnit { name, bits, is_rate: true }
 }
 
 impl RateUnit {
-    /// The written forms.
-    pub const NAMES: [&str; 9] =
-        ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "byte/s", "kbyte/s", "Mbyte/s", "bytes", "packets"];
-
     /// Mbit/s over a line of `step` ms.
     fn mbps(self, value: f64, step: f64) -> f64 {
-        match self {
-            Self::BitsPerSecond(bits) => value * bits / 1e6,
-            Self::Bits(bits) => value * bits / 1e3 / step,
-        }
+        let seconds = if self.is_rate { 1.0 } else { step / 1e3 };
+        value * self.bits / 1e6 / seconds
     }
 }
 
 impl FromStr for RateUnit {
     type Err = String;
 
+    /// Also `kbps` for `kbit/s`, in upper or lower case, and `kBps` for `kbyte/s`.
     fn from_str(text: &str) -> Result<Self, String> {
-        Ok(match text.trim().to_ascii_lowercase().as_str() {
-            "bit/s" | "bps" => Self::BitsPerSecond(1.0),
-            "kbit/s" | "kbps" => Self::BitsPerSecond(1e3),
-            "mbit/s" | "mbps" => Self::BitsPerSecond(1e6),
-            "gbit/s" | "gbps" => Self::BitsPerSecond(1e9),
-            "byte/s" => Self::BitsPerSecond(8.0),
-            "kbyte/s" => Self::BitsPerSecond(8e3),
-            "mbyte/s" => Self::BitsPerSecond(8e6),
-            "bytes" => Self::Bits(8.0),
-            "packets" => Self::Bits(PACKET_KBIT * 1e3),
-            _ => {
-                let names = Self::NAMES.join(", ");
-                return Err(format!("`{text}` is not a unit; allowed: {names} (of 1500 bytes)"));
-            }
+        let text = text.trim();
+        let bytes = text.strip_suffix("Bps").map(|prefix| format!("{prefix}byte/s").to_lowercase());
+        let lower = bytes.unwrap_or_else(|| text.to_lowercase());
+        let wanted =
+            lower.strip_suffix("bps").map_or(lower.clone(), |prefix| format!("{prefix}bit/s"));
+        UNITS.into_iter().find(|unit| unit.name.to_lowercase() == wanted).ok_or_else(|| {
+            let names = UNITS.map(|unit| unit.name).join(", ");
+            format!("`{text}` is not a unit; allowed: {names} (of 1500 bytes)")
         })
     }
 }
@@ -199,10 +204,7 @@ pub(super) fn read(
     LineReader::new(name)
         .longest(MAX_TABLE_LINE)
         .read(reader, |number, text| rows.take(number, &String::from_utf8_lossy(text)))?;
-    rows.finish().map_err(|error| match error {
-        Problem::Line(error) => error,
-        Problem::All(problem) => TraceError::Unreadable { name: name.to_owned(), problem },
-    })
+    rows.finish().map_err(|problem| TraceError::Unreadable { name: name.to_owned(), problem })
 }
 
 /// The trace of rates in Mbit/s from times in s on. A rate holds until the next time, the last one as long as is
@@ -236,11 +238,6 @@ pub fn trace_of_rates(times_s: &[f64], mbps: &[f64]) -> Result<Trace, String> {
     }
     let filled: Vec<(f64, f64)> = rows.iter().map(|row| (row.0, row.1)).collect();
     fill(&filled, end)
-}
-
-enum Problem {
-    Line(TraceError),
-    All(String),
 }
 
 struct Rows<'a> {
@@ -294,7 +291,7 @@ impl Rows<'_> {
         Ok(())
     }
 
-    fn finish(self) -> Result<(Trace, TableReading), Problem> {
+    fn finish(self) -> Result<(Trace, TableReading), String> {
         let Some(columns) = self.columns.filter(|_| self.rows.len() > 1) else {
             let problem = match self.header {
                 Some(header) if self.rows.is_empty() => {
@@ -305,7 +302,7 @@ impl Rows<'_> {
                 }
                 _ => "needs at least two lines with numbers, to know how long one lasts".to_owned(),
             };
-            return Err(Problem::All(problem));
+            return Err(problem);
         };
         let usual = usual_step(&self.rows);
         let longest = usual * GAP_STEPS;
@@ -315,10 +312,7 @@ impl Rows<'_> {
         let (mut filled, mut gaps, mut repeated) = (Vec::with_capacity(self.rows.len()), 0, 0);
         for (&(from, sum, count), to) in self.rows.iter().zip(ends) {
             repeated += u64::from(count - 1);
-            let value = match columns.unit {
-                RateUnit::BitsPerSecond(_) => sum / f64::from(count),
-                RateUnit::Bits(_) => sum,
-            };
+            let value = if columns.unit.is_rate { sum / f64::from(count) } else { sum };
             let is_gap = to - from > longest;
             // What was counted in a line was counted in its usual time.
             let step = if is_gap { usual } else { to - from };
@@ -330,7 +324,7 @@ impl Rows<'_> {
                 }
             }
         }
-        let trace = fill(&filled, end).map_err(Problem::All)?;
+        let trace = fill(&filled, end)?;
         let said = columns.said(self.options, self.header.is_some());
         let reading = TableReading {
             columns: said,
@@ -340,12 +334,6 @@ impl Rows<'_> {
             gap: self.options.gap,
         };
         Ok((trace, reading))
-    }
-}
-
-impl From<TraceError> for Problem {
-    fn from(error: TraceError) -> Self {
-        Self::Line(error)
     }
 }
 
@@ -438,9 +426,9 @@ impl Columns {
         let (time_name, rate_name) = (named(time, "time_s"), named(rate, "mbps"));
         let unit = match (options.unit, header) {
             (Some(unit), _) => unit,
-            (None, None) if first.len() == 2 => RateUnit::BitsPerSecond(1e6),
+            (None, None) if first.len() == 2 => MBIT,
             (None, None) => return Err("say what the rates count: --unit kbit/s, say".to_owned()),
-            (None, Some(_)) => unit_of(&rate_name.to_lowercase()).ok_or_else(|| {
+            (None, Some(_)) => unit_of(&rate_name).ok_or_else(|| {
                 format!("`{rate_name}` does not say its unit: add --unit kbit/s, say")
             })?,
         };
@@ -488,19 +476,8 @@ impl Columns {
             TimeUnit::Millis(millis) if millis < 1e-4 => "in ns",
             TimeUnit::Millis(_) => "in us",
         };
-        let unit = match self.unit {
-            RateUnit::BitsPerSecond(8.0) => "byte/s",
-            RateUnit::BitsPerSecond(8e3) => "kbyte/s",
-            RateUnit::BitsPerSecond(8e6) => "Mbyte/s",
-            RateUnit::BitsPerSecond(1e9) => "Gbit/s",
-            RateUnit::BitsPerSecond(1e6) => "Mbit/s",
-            RateUnit::BitsPerSecond(1e3) => "kbit/s",
-            RateUnit::BitsPerSecond(_) => "bit/s",
-            RateUnit::Bits(8.0) => "bytes",
-            RateUnit::Bits(_) => "packets of 1500 bytes",
-        };
         let (when, what) = (&self.time_name, &self.rate_name);
-        Some(format!("time: `{when}`, {time}; rate: `{what}`, {unit}"))
+        Some(format!("time: `{when}`, {time}; rate: `{what}`, {}", self.unit.name))
     }
 }
 
@@ -593,22 +570,23 @@ fn guess_rate(
     }
 }
 
-/// The unit that a column's name says.
+/// The unit that a column's name says; of `MB/s` and the like it is not certain.
 fn unit_of(name: &str) -> Option<RateUnit> {
-    // Names of public sets: the Irish 5G and 4G ones are in kbit/s.
-    if name == "dl_bitrate" || name == "ul_bitrate" {
-        return Some(RateUnit::BitsPerSecond(1e3));
-    }
-    let has = |part: &str| name.contains(part);
-    let bits = match () {
-        () if has("gbps") || has("gbit") => 1e9,
-        () if has("mbps") || has("mbit") || has("mb/s") => 1e6,
-        () if has("kbps") || has("kbit") || has("kb/s") => 1e3,
-        () if has("bps") || has("bits_per_second") || has("bit/s") => 1.0,
-        () if has("bytes_per_second") || has("byte/s") => 8.0,
-        () => return None,
+    let lower = name.to_lowercase();
+    let has = |part: &&str| {
+        name.contains(part) || part.chars().all(|c| !c.is_uppercase()) && lower.contains(part)
     };
-    Some(RateUnit::BitsPerSecond(bits))
+    let parts: [(&str, &[&str]); 7] = [
+        ("Mbyte/s", &["MBps", "mbyte/s"]),
+        ("kbyte/s", &["kBps", "KBps", "kbyte/s"]),
+        ("Gbit/s", &["gbps", "gbit"]),
+        ("Mbit/s", &["mbps", "mbit"]),
+        // The public sets of Irish 5G and 4G do not say it.
+        ("kbit/s", &["kbps", "kbit", "dl_bitrate", "ul_bitrate"]),
+        ("byte/s", &["bytes_per_second", "byte/s"]),
+        ("bit/s", &["bits_per_second", "bit/s", "bps"]),
+    ];
+    parts.iter().find(|(_, parts)| parts.iter().any(has)).and_then(|(unit, _)| unit.parse().ok())
 }
 
 fn time_unit_of(name: &str, first: &str) -> TimeUnit {
@@ -728,6 +706,21 @@ mod tests {
         );
         let chosen = TableOptions { rate: Some("b_throughput_mbps".parse().unwrap()), ..guessed };
         assert_eq!(figures(both, &chosen).1, 67.85);
+    }
+
+    #[test]
+    fn bytes_are_not_taken_for_bits() {
+        let unit = |text: &str| text.parse::<RateUnit>().unwrap().name;
+        assert_eq!(
+            ["Mbps", "MBPS", "MBps", "kBps", "bps"].map(unit),
+            ["Mbit/s", "Mbit/s", "Mbyte/s", "kbyte/s", "bit/s"]
+        );
+        let named = |name: &str| unit_of(name).map(|unit| unit.name);
+        assert_eq!(named("rate_MBps"), Some("Mbyte/s"));
+        assert_eq!(named("Rate (Mbps)"), Some("Mbit/s"));
+        assert_eq!(named("THROUGHPUT_KBPS"), Some("kbit/s"));
+        assert_eq!(named("bytes_per_second"), Some("byte/s"));
+        assert_eq!(named("rate MB/s"), None);
     }
 
     #[test]
