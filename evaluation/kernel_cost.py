@@ -2,7 +2,7 @@
 
     python3 evaluation/kernel_cost.py path/to/cellpace [--seconds S] [--pairs N] [--connections N,...] [--record]
 
-Two network namespaces with 1500-byte packets between them; the controls take turns in each case, chosen by the
+Two network namespaces, whose devices segment; the controls take turns in each case, chosen by the
 sysctl of the server's namespace, and a figure is the ratio to cubic in the same turn: its geometric mean over all
 turns, with a 95 % confidence interval. Processor time is the busy time of the whole machine less the client's
 and, over `link`, less the emulator's. The machine must be idle.
@@ -165,10 +165,11 @@ def measure(options):
 def texts(row):
     case, control, rate, cost, rates, costs, _ = row
     between = lambda ends: "{:.3f} ({:.3f}–{:.3f})".format(*ends)
-    return [case, control, f"{rate:.4g}", f"{cost:.3g}", between(rates), between(costs)]
+    shown = f"{rate:.0f}" if rate >= 1000 else f"{rate:.3g}"
+    return [case, control, shown, f"{cost:.3g}", between(rates), between(costs)]
 
 
-HEADER = ["case", "control", "per second", "processor time", "rate, of cubic", "processor time, of cubic"]
+HEADER = ["case", "control", "requests, Mbit or Gbit a second", "us a request, or s a GB", "rate, of cubic", "processor time, of cubic"]
 
 
 def tables():
