@@ -61,10 +61,10 @@ impl InitialAnswers {
 pub(crate) struct Deferred {
     params: Arc<dyn ControllerParams>,
     setup: Setup,
-    stage: Stage,
+    stage: DeferredStage,
 }
 
-enum Stage {
+enum DeferredStage {
     /// There is none; these packets are in flight.
     Waiting {
         initial: InitialAnswers,
@@ -85,20 +85,20 @@ impl Deferred {
         setup: Setup,
         initial: InitialAnswers,
     ) -> Self {
-        Self { params, setup, stage: Stage::Waiting { initial, sent: Vec::new() } }
+        Self { params, setup, stage: DeferredStage::Waiting { initial, sent: Vec::new() } }
     }
 
     /// Makes the controller if there is none.
     fn begin(&mut self, now: Time) -> &mut Begun {
-        if let Stage::Waiting { sent, .. } = &self.stage {
+        if let DeferredStage::Waiting { sent, .. } = &self.stage {
             let start = sent.first().map_or(now, |oldest| oldest.now);
             let mut controller = self.params.build(Setup { start, ..self.setup.clone() });
             let stamps = tell(controller.as_mut(), sent);
-            self.stage = Stage::Begun(Begun { controller, stamps });
+            self.stage = DeferredStage::Begun(Begun { controller, stamps });
         }
         match &mut self.stage {
-            Stage::Begun(begun) => begun,
-            Stage::Waiting { .. } => unreachable!("the controller was made above"),
+            DeferredStage::Begun(begun) => begun,
+            DeferredStage::Waiting { .. } => unreachable!("the controller was made above"),
         }
     }
 
@@ -109,8 +109,8 @@ impl Deferred {
         controller: impl FnOnce(&dyn Controller) -> T,
     ) -> T {
         match &self.stage {
-            Stage::Waiting { initial: known, .. } => initial(known),
-            Stage::Begun(begun) => controller(begun.controller.as_ref()),
+            DeferredStage::Waiting { initial: known, .. } => initial(known),
+            DeferredStage::Begun(begun) => controller(begun.controller.as_ref()),
         }
     }
 
@@ -171,8 +171,8 @@ impl Begun {
 impl Controller for Deferred {
     fn on_sent(&mut self, packet: &SentPacket) -> Stamp {
         match &mut self.stage {
-            Stage::Begun(begun) => return begun.controller.on_sent(packet),
-            Stage::Waiting { initial, sent } => {
+            DeferredStage::Begun(begun) => return begun.controller.on_sent(packet),
+            DeferredStage::Waiting { initial, sent } => {
                 sent.push(*packet);
                 if !initial.is_filled(packet) && sent.len() < MOST_IN_FLIGHT {
                     return Stamp::default();
@@ -185,8 +185,8 @@ impl Controller for Deferred {
 
     fn on_ack(&mut self, ack: &Ack<'_>) {
         match &mut self.stage {
-            Stage::Begun(begun) => begun.on_ack(ack),
-            Stage::Waiting { sent, .. } => {
+            DeferredStage::Begun(begun) => begun.on_ack(ack),
+            DeferredStage::Waiting { sent, .. } => {
                 let arrived = |number| ack.packets.iter().any(|packet| packet.number == number);
                 sent.retain(|packet| !arrived(packet.number));
             }
@@ -234,8 +234,8 @@ impl Controller for Deferred {
 
     fn on_path_change(&mut self, now: Time) {
         match &mut self.stage {
-            Stage::Begun(begun) => begun.controller.on_path_change(now),
-            Stage::Waiting { sent, .. } => sent.clear(),
+            DeferredStage::Begun(begun) => begun.controller.on_path_change(now),
+            DeferredStage::Waiting { sent, .. } => sent.clear(),
         }
     }
 
@@ -269,30 +269,30 @@ impl Controller for Deferred {
     }
 
     fn on_deadline(&mut self, now: Time) {
-        if let Stage::Begun(begun) = &mut self.stage {
+        if let DeferredStage::Begun(begun) = &mut self.stage {
             begun.controller.on_deadline(now);
         }
     }
 
     fn poll_event(&mut self) -> Option<(Time, Event)> {
         match &mut self.stage {
-            Stage::Begun(begun) => begun.controller.poll_event(),
-            Stage::Waiting { .. } => None,
+            DeferredStage::Begun(begun) => begun.controller.poll_event(),
+            DeferredStage::Waiting { .. } => None,
         }
     }
 
     /// Those of a new controller, while there is none.
     fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
         match &self.stage {
-            Stage::Begun(begun) => begun.controller.inspect(show),
-            Stage::Waiting { .. } => self.new_controller().inspect(show),
+            DeferredStage::Begun(begun) => begun.controller.inspect(show),
+            DeferredStage::Waiting { .. } => self.new_controller().inspect(show),
         }
     }
 
     fn profile(&self) -> Option<Profile> {
         match &self.stage {
-            Stage::Begun(begun) => begun.controller.profile(),
-            Stage::Waiting { .. } => self.new_controller().profile(),
+            DeferredStage::Begun(begun) => begun.controller.profile(),
+            DeferredStage::Waiting { .. } => self.new_controller().profile(),
         }
     }
 }

@@ -13,7 +13,7 @@ use clap::Args;
 use crate::error::{CommandError, named};
 use crate::hints::repeated;
 use crate::options::whole;
-use crate::outputs::{Outputs, Repetition, run_batch};
+use crate::outputs::{Outputs, RepeatArgs, run_batch};
 use crate::path_options::PathOptions;
 
 /// Arguments of `cellpace compare`.
@@ -67,7 +67,7 @@ pub(crate) struct CompareArgs {
     )]
     video: Option<String>,
     #[command(flatten)]
-    repetition: Repetition,
+    repetition: RepeatArgs,
     /// Runs at the same time [default: one per core]
     #[arg(long, value_name = "N", value_parser = whole(1..=1024_u16))]
     jobs: Option<u16>,

@@ -17,7 +17,7 @@ use cellpace_report::{
 };
 use clap::Args;
 
-use self::stage::{CURL, Played, Stage, find_program};
+use self::stage::{CURL, ConformStage, Played, find_program};
 use crate::compare::once_each;
 use crate::error::{CommandError, named};
 use crate::options::Verbosity;
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &ConformArgs) -> Result<ExitCode, CommandError> {
     check_client(args)?;
     args.verbosity.note(&format!("conform: {}", announcement(&chosen)));
 
-    let stage = Stage::new(
+    let stage = ConformStage::new(
         args.server.clone(),
         args.client.clone(),
         args.paced_client.clone(),
@@ -180,7 +180,7 @@ fn check_client(args: &ConformArgs) -> Result<(), CommandError> {
 /// Runs all scenarios; `None` when it was interrupted.
 fn play(
     args: &ConformArgs,
-    stage: &Stage,
+    stage: &ConformStage,
     chosen: &[&Trial],
 ) -> Result<Option<Vec<Played>>, CommandError> {
     end_cleanly_on_ctrl_c();

@@ -61,7 +61,7 @@ struct QueueState {
 }
 
 /// Where a writer's lines go.
-enum Target {
+enum LineTarget {
     Stdout,
     Stderr,
     File(AppendedFile),
@@ -70,12 +70,12 @@ enum Target {
 impl LineWriter {
     /// Writes to standard output.
     pub(crate) fn stdout() -> io::Result<Self> {
-        Self::start("stdout", Target::Stdout)
+        Self::start("stdout", LineTarget::Stdout)
     }
 
     /// Writes to standard error.
     pub(crate) fn stderr() -> io::Result<Self> {
-        Self::start("stderr", Target::Stderr)
+        Self::start("stderr", LineTarget::Stderr)
     }
 
     /// Appends to a file, which is reopened when the process gets SIGHUP. `header` is written first
@@ -87,10 +87,10 @@ impl LineWriter {
         header: Vec<u8>,
     ) -> io::Result<(Self, u64)> {
         let (file, removed) = AppendedFile::open(path, header)?;
-        Ok((Self::start(name, Target::File(file))?, removed))
+        Ok((Self::start(name, LineTarget::File(file))?, removed))
     }
 
-    fn start(name: &'static str, target: Target) -> io::Result<Self> {
+    fn start(name: &'static str, target: LineTarget) -> io::Result<Self> {
         let (state, changed) = (Mutex::default(), Condvar::new());
         let writer = Self(Arc::new(LineQueue { name, state, changed }));
         let queue = writer.0.clone();
@@ -159,10 +159,10 @@ impl LineQueue {
         Some(format!("{}: {} dropped: {why}", self.name, lines_were(dropped)))
     }
 
-    fn write_to(&self, mut target: Target) {
+    fn write_to(&self, mut target: LineTarget) {
         loop {
             let (lines, reopen) = self.next();
-            if reopen && let Target::File(file) = &mut target {
+            if reopen && let LineTarget::File(file) = &mut target {
                 let reopened = file.reopen();
                 self.note_failure(reopened.err());
             }
@@ -263,7 +263,7 @@ struct WriteFailure {
     whole: usize,
 }
 
-impl Target {
+impl LineTarget {
     fn write(&mut self, lines: &[u8]) -> Result<(), WriteFailure> {
         match self {
             // Not by the standard library's streams: others would wait for their locks.

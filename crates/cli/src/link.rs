@@ -15,7 +15,7 @@ use crate::error::CommandError;
 use crate::link_change::{change_running_link, read_change};
 use crate::link_dashboard::LinkDashboard;
 use crate::link_report::LinkReport;
-use crate::link_watch::{Log, Watch, WatchOptions};
+use crate::link_watch::{LinkWatch, Log, WatchOptions};
 use crate::options::Verbosity;
 use crate::output::{check_files, complain, refuse_stdout};
 use crate::path_options::{Directions, PathOptions};
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, CommandError> {
     }
     let (verbosity, nat, may_nat) = (args.verbosity, args.nat, !link.is_isolated());
     let options = WatchOptions { name: name.clone(), verbosity, nat, may_nat };
-    let watch = Watch::new(&directions, options, log, dashboard);
+    let watch = LinkWatch::new(&directions, options, log, dashboard);
     let mut ended = link.run(program, far, watch);
     let logged = ended.as_mut().map_or(Ok(()), |ended| ended.observer.finish());
     let ended = match ended {

@@ -10,7 +10,7 @@ use cellpace_path::{PathSpec, Schedule};
 use cellpace_report::{Comparison, RealTime, RealTimeDirection, Run, short};
 
 use crate::error::CommandError;
-use crate::link_watch::Watch;
+use crate::link_watch::LinkWatch;
 use crate::options::Verbosity;
 use crate::output::{command_line, write};
 use crate::path_options::Directions;
@@ -24,7 +24,7 @@ pub(crate) struct LinkReport<'a> {
     /// The trace towards the program, as shown.
     pub(crate) trace: String,
     pub(crate) directions: &'a Directions,
-    pub(crate) ended: &'a LinkOutcome<Watch>,
+    pub(crate) ended: &'a LinkOutcome<LinkWatch>,
 }
 
 /// One of the two directions.

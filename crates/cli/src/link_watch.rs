@@ -14,7 +14,7 @@ use crate::options::Verbosity;
 use crate::path_options::Directions;
 
 /// Counts what goes through the link, writes it down and shows it.
-pub(crate) struct Watch {
+pub(crate) struct LinkWatch {
     pub(crate) down: LinkTally,
     pub(crate) up: LinkTally,
     /// How the link was changed while it ran.
@@ -70,7 +70,7 @@ impl Log {
     }
 }
 
-impl Watch {
+impl LinkWatch {
     pub(crate) fn new(
         directions: &Directions,
         options: WatchOptions,
@@ -112,7 +112,7 @@ impl Watch {
     }
 }
 
-impl LinkObserver for Watch {
+impl LinkObserver for LinkWatch {
     fn on_packet(&mut self, seen: &SeenPacket) {
         let (tally, own, back) = match seen.direction {
             LinkDirection::Down => (&mut self.down, 0, 1),

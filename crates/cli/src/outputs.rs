@@ -23,13 +23,13 @@ const TIMING: &str = "CELLPACE_TIMING";
 
 /// Options for how often to run.
 #[derive(Debug, Args)]
-pub(crate) struct Repetition {
+pub(crate) struct RepeatArgs {
     /// Run each cell with this many seeds, from the first on, and give 95 % confidence intervals
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = whole(1..=10_000_u32))]
     repeat: u32,
 }
 
-impl Repetition {
+impl RepeatArgs {
     /// The seeds, from `first` on.
     pub(crate) fn seeds(&self, first: u64) -> impl ExactSizeIterator<Item = u64> {
         (0..self.repeat).map(move |offset| first.wrapping_add(u64::from(offset)))

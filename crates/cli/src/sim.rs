@@ -9,7 +9,7 @@ use clap::builder::NonEmptyStringValueParser;
 
 use crate::error::CommandError;
 use crate::options::{read_text, seed};
-use crate::outputs::{Outputs, Repetition, run_batch};
+use crate::outputs::{Outputs, RepeatArgs, run_batch};
 
 /// Arguments of `cellpace sim`.
 #[derive(Debug, Args)]
@@ -46,7 +46,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "N", value_parser = seed)]
     seed: Option<u64>,
     #[command(flatten)]
-    repetition: Repetition,
+    repetition: RepeatArgs,
     #[command(flatten)]
     outputs: Outputs,
 }

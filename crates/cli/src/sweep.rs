@@ -72,7 +72,7 @@ pub(crate) fn run(args: &SweepArgs) -> Result<ExitCode, CommandError> {
     }
     let missing = (sweep.cells() - before) as usize;
     let progress = Progress::with_verbosity(missing, "runs", args.verbosity);
-    let end = run_sweep(&sweep, &mut folder, threads, &mut Watch(&progress))?;
+    let end = run_sweep(&sweep, &mut folder, threads, &mut SweepWatch(&progress))?;
     progress.finish();
     if end.done < sweep.cells() {
         let missing = sweep.cells() - end.done;
@@ -99,9 +99,9 @@ impl SweepArgs {
 }
 
 /// Shows how far the runs are.
-struct Watch<'a>(&'a Progress);
+struct SweepWatch<'a>(&'a Progress);
 
-impl WorkSink<u64> for Watch<'_> {
+impl WorkSink<u64> for SweepWatch<'_> {
     fn on_done(&mut self, _: usize, _: &u64) {
         self.0.step();
     }

@@ -41,7 +41,7 @@ struct KnownDestination {
 }
 
 /// What is to be done with a packet.
-pub(crate) enum Verdict {
+pub(crate) enum DeliveryVerdict {
     Deliver,
     Beyond(BeyondPacket),
 }
@@ -60,14 +60,14 @@ impl Beyond {
     }
 
     /// Judges a packet from inside.
-    pub(crate) fn judge(&mut self, now: Time, packet: &[u8]) -> Verdict {
-        let Some(destination) = wire::destination(packet) else { return Verdict::Deliver };
+    pub(crate) fn judge(&mut self, now: Time, packet: &[u8]) -> DeliveryVerdict {
+        let Some(destination) = wire::destination(packet) else { return DeliveryVerdict::Deliver };
         if self.is_reachable(now, destination.ip()) {
-            return Verdict::Deliver;
+            return DeliveryVerdict::Deliver;
         }
         let far = self.far[usize::from(destination.is_ipv6())];
         let answer = wire::unreachable(packet, far);
-        Verdict::Beyond(BeyondPacket { destination, answer })
+        DeliveryVerdict::Beyond(BeyondPacket { destination, answer })
     }
 
     fn is_reachable(&mut self, now: Time, destination: IpAddr) -> bool {

@@ -15,7 +15,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::EventFd;
 use nix::sys::time::TimeSpec;
 
-use crate::beyond::{Beyond, Verdict};
+use crate::beyond::{Beyond, DeliveryVerdict};
 use crate::observe::{Capture, LinkChange, LinkDirection, LinkSide, SeenBatch, SeenPacket};
 use crate::slab::Slab;
 use crate::tun::Tun;
@@ -120,7 +120,7 @@ pub(crate) struct Forwarder {
     /// The far side's device and that inside.
     tuns: [Tun; 2],
     /// The way that begins at the device of the same number.
-    lanes: [Lane; 2],
+    lanes: [ForwardedDirection; 2],
     slab: Slab,
     flows: FlowNumbers,
     /// What cannot be reached from the far side.
@@ -141,7 +141,7 @@ pub(crate) struct Forwarder {
     done: Forwarded,
 }
 
-struct Lane {
+struct ForwardedDirection {
     path: Path,
     direction: LinkDirection,
     /// The device may have packets.
@@ -167,7 +167,7 @@ pub(crate) struct ForwarderParts {
 impl Forwarder {
     pub(crate) fn new(parts: ForwarderParts) -> Self {
         let [down, up] = parts.paths;
-        let lane = |path, direction| Lane { path, direction, readable: true };
+        let lane = |path, direction| ForwardedDirection { path, direction, readable: true };
         Self {
             tuns: parts.tuns,
             lanes: [lane(down, LinkDirection::Down), lane(up, LinkDirection::Up)],
@@ -310,7 +310,7 @@ impl Forwarder {
         let now = self.clock.now();
         if which == 1 {
             self.last_inside = now;
-            if let Verdict::Beyond(beyond) = self.beyond.judge(now, bytes) {
+            if let DeliveryVerdict::Beyond(beyond) = self.beyond.judge(now, bytes) {
                 if let Some(answer) = &beyond.answer {
                     self.tuns[1].write(answer);
                     self.feed.unreachable(beyond.destination);

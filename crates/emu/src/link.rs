@@ -248,7 +248,7 @@ fn start_nat(ends: &LinkEnds) -> Result<Nat, EmuError> {
     ))
 }
 
-struct Played {
+struct ChildOutcome {
     exit_code: u8,
     duration: Span,
     /// A signal asked us to end.
@@ -261,11 +261,11 @@ fn play(
     limit: Option<Span>,
     clock: RunClock,
     all: &dyn Fn(Signal),
-) -> Result<Played, EmuError> {
+) -> Result<ChildOutcome, EmuError> {
     let limit = limit.map(Duration::from);
     let (status, asked_to_end) = program::wait(&mut child, signals, limit, all)?;
     let duration = clock.now() - Time::ZERO;
-    Ok(Played { exit_code: process::exit_code(status), duration, asked_to_end })
+    Ok(ChildOutcome { exit_code: process::exit_code(status), duration, asked_to_end })
 }
 
 /// What the forwarding thread decides by.

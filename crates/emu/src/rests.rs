@@ -35,18 +35,18 @@ pub(crate) struct Rests {
 /// outlive a boot; sysctls are neither.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Record {
-    place: Place,
+    place: BootNamespace,
     changes: Vec<Change>,
 }
 
 /// Where changes were made.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Place {
+struct BootNamespace {
     boot: String,
     namespace: String,
 }
 
-impl Place {
+impl BootNamespace {
     /// Of this thread.
     fn here() -> io::Result<Self> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
@@ -65,7 +65,7 @@ impl Rests {
     /// Nothing changed yet. What earlier links left is put back first.
     pub(crate) fn open() -> io::Result<Self> {
         put_back_dead();
-        let record = Record { place: Place::here()?, changes: Vec::new() };
+        let record = Record { place: BootNamespace::here()?, changes: Vec::new() };
         Ok(Self { file: Path::new(FOLDER).join(own_name()), record })
     }
 
@@ -174,7 +174,7 @@ fn leave_nothing() {
 /// no more.
 fn put_back(file: &Path, record: &Record) {
     // Nobody could do anything about a failure here, except read the file, which then stays.
-    let Ok(here) = Place::here() else { return };
+    let Ok(here) = BootNamespace::here() else { return };
     if record.place.boot != here.boot {
         let _ = fs::remove_file(file);
     }
@@ -193,7 +193,7 @@ fn put_back(file: &Path, record: &Record) {
 }
 
 /// Changes at this place by other links that still run.
-fn others(own: &Path, place: &Place) -> Vec<Change> {
+fn others(own: &Path, place: &BootNamespace) -> Vec<Change> {
     let is_alive = |file: &PathBuf| {
         file != own && file.file_name().is_some_and(|name| is_alive(&name.to_string_lossy()))
     };
@@ -218,7 +218,7 @@ fn parse(text: &str) -> Record {
     let fields = || text.lines().filter_map(|line| line.split_once('\t'));
     let field = |name| fields().find(|(found, _)| *found == name);
     let value = |name| field(name).map_or_else(String::new, |(_, value)| value.to_owned());
-    let place = Place { boot: value(BOOT), namespace: value(NAMESPACE) };
+    let place = BootNamespace { boot: value(BOOT), namespace: value(NAMESPACE) };
     // Nothing but what this program changes is ever written.
     let is_ours = |file: &str| file.starts_with("/proc/sys/net/") && !file.contains("..");
     let changes = fields().filter(|(file, _)| is_ours(file));
@@ -229,7 +229,7 @@ fn parse(text: &str) -> Record {
 
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Place { boot, namespace } = &self.place;
+        let BootNamespace { boot, namespace } = &self.place;
         writeln!(f, "{BOOT}\t{boot}\n{NAMESPACE}\t{namespace}")?;
         self.changes.iter().try_for_each(|Change { file, before }| writeln!(f, "{file}\t{before}"))
     }
@@ -295,7 +295,7 @@ mod tests {
     fn changes_are_written_and_read() {
         let change = |file: &str, before: &str| Change { file: file.into(), before: before.into() };
         let changes = vec![change("/proc/sys/net/ipv4/conf/eth0/forwarding", "0")];
-        let record = Record { place: Place::here().unwrap(), changes };
+        let record = Record { place: BootNamespace::here().unwrap(), changes };
         assert_eq!(parse(&record.to_string()), record);
         let foreign = parse("/etc/passwd\tx\n/proc/sys/net/../kernel/x\t1\ngarbage\n");
         assert!(foreign.changes.is_empty());
@@ -306,16 +306,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (record, sysctl) = (folder.path().join("1-1"), folder.path().join("forwarding"));
         let changes = vec![Change { file: sysctl.to_string_lossy().into(), before: "0".into() }];
-        let here = Place::here().unwrap();
-        let put_back_at = |place: Place| {
+        let here = BootNamespace::here().unwrap();
+        let put_back_at = |place: BootNamespace| {
             fs::write(&sysctl, "1").unwrap();
             fs::write(&record, "").unwrap();
             put_back(&record, &Record { place, changes: changes.clone() });
             (fs::read_to_string(&sysctl).unwrap(), record.exists())
         };
-        let namespace = Place { namespace: "1:1".into(), ..here.clone() };
+        let namespace = BootNamespace { namespace: "1:1".into(), ..here.clone() };
         assert_eq!(put_back_at(namespace), ("1".into(), true), "a link there will");
-        let boot = Place { boot: "another".into(), ..here.clone() };
+        let boot = BootNamespace { boot: "another".into(), ..here.clone() };
         assert_eq!(put_back_at(boot), ("1".into(), false), "it is gone with the boot");
         assert_eq!(put_back_at(here), ("0".into(), false));
     }

@@ -53,7 +53,7 @@ impl Tun {
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
         let file = options.open("/dev/net/tun").map_err(TunError::Open)?;
-        let mut request = Request::new(name);
+        let mut request = InterfaceRequest::new(name);
         // SAFETY: TUNSETIFF reads and writes an `ifreq`, which `Request` is laid out as, and the
         // descriptor is open for as long as `file` lives.
         let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
@@ -99,13 +99,13 @@ impl AsFd for Tun {
 
 /// `struct ifreq` as TUNSETIFF wants it: a name, flags, and the rest of the union.
 #[repr(C, align(8))]
-struct Request {
+struct InterfaceRequest {
     name: [u8; libc::IFNAMSIZ],
     flags: libc::c_short,
     rest: [u8; 22],
 }
 
-impl Request {
+impl InterfaceRequest {
     fn new(name: &str) -> Self {
         let mut request = Self {
             name: [0; libc::IFNAMSIZ],
@@ -126,4 +126,4 @@ impl Request {
 }
 
 // The kernel copies a whole `ifreq`, however little of it TUNSETIFF uses.
-const _: () = assert!(size_of::<Request>() == size_of::<libc::ifreq>());
+const _: () = assert!(size_of::<InterfaceRequest>() == size_of::<libc::ifreq>());

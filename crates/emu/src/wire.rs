@@ -9,13 +9,13 @@ use cellpace_base::Ecn;
 /// connection have one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct FlowKey {
-    near: PacketEnd,
-    far: PacketEnd,
+    near: PacketAddress,
+    far: PacketAddress,
     protocol: u8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct PacketEnd {
+struct PacketAddress {
     address: u128,
     port: u16,
 }
@@ -64,7 +64,7 @@ fn is_fragment_v4(packet: &[u8]) -> bool {
 /// The address to which a packet goes, with its port, if it is one that the link takes.
 pub(crate) fn destination(packet: &[u8]) -> Option<SocketAddr> {
     let is_v4 = packet.first()? >> 4 == 4;
-    let PacketKind::Flow(FlowKey { far: PacketEnd { address, port }, .. }) = read(packet, true)
+    let PacketKind::Flow(FlowKey { far: PacketAddress { address, port }, .. }) = read(packet, true)
     else {
         return None;
     };
@@ -182,7 +182,7 @@ pub(crate) fn read(packet: &[u8], outwards: bool) -> PacketKind {
     PacketKind::Flow(FlowKey { near, far, protocol })
 }
 
-fn read_v4(packet: &[u8]) -> Option<(PacketEnd, PacketEnd, u8)> {
+fn read_v4(packet: &[u8]) -> Option<(PacketAddress, PacketAddress, u8)> {
     let header: &[u8; 20] = packet.first_chunk()?;
     let word = |at: usize| {
         u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
@@ -199,7 +199,7 @@ fn read_v4(packet: &[u8]) -> Option<(PacketEnd, PacketEnd, u8)> {
     Some((end(u128::from(source), ports.0), end(u128::from(destination), ports.1), protocol))
 }
 
-fn read_v6(packet: &[u8]) -> Option<(PacketEnd, PacketEnd, u8)> {
+fn read_v6(packet: &[u8]) -> Option<(PacketAddress, PacketAddress, u8)> {
     let header: &[u8; 40] = packet.first_chunk()?;
     let address = |at: usize| -> u128 {
         header[at..at + 16].iter().fold(0, |bits, byte| bits << 8 | u128::from(*byte))
@@ -213,8 +213,8 @@ fn read_v6(packet: &[u8]) -> Option<(PacketEnd, PacketEnd, u8)> {
     Some((end(source, ports.0), end(destination, ports.1), protocol))
 }
 
-const fn end(address: u128, port: u16) -> PacketEnd {
-    PacketEnd { address, port }
+const fn end(address: u128, port: u16) -> PacketAddress {
+    PacketAddress { address, port }
 }
 
 fn ports(protocol: u8, payload: Option<&[u8]>) -> (u16, u16) {

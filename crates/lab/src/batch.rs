@@ -188,6 +188,7 @@ impl Batch {
         let threads = if is_logged { 1 } else { threads };
         let count = self.runs.len();
         let total = self.runs.iter().map(|run| run.scenario.duration.as_nanos());
+        // Progress counts virtual time, as runs of one batch may take very different times.
         let total = Span::from_nanos(total.fold(0, u64::saturating_add));
         let work = Work {
             runs: self.runs,
@@ -204,8 +205,9 @@ impl Batch {
                 Err(error) => failed.push(error),
             }
         }
-        // A thread that panicked while it wrote a log leaves one that nobody should see.
+        // A thread that panicked while it wrote a log leaves one that must not get its name.
         let logs = work.logs.into_inner().unwrap_or_default();
+        // Without any result an existing log of that name is not replaced.
         let logs = if done.is_empty() { Logs::default() } else { logs };
         Ok(BatchResult {
             missing: count - done.len() - failed.len(),
@@ -268,6 +270,7 @@ impl Work {
         clock: &WorkClock,
     ) -> Result<Option<Outcome>, LabError> {
         let poisoned = |_| LabError::failed("the log ended with an earlier run");
+        // Held for the whole run: its packets and events stand together in the log.
         let mut logs = self.logs.lock().map_err(poisoned)?;
         if let Some(events) = &mut logs.events {
             events.begin_run(index as u32, &run.cc, &run.trace, run.seed);
@@ -301,6 +304,7 @@ const STATE_EVERY: Span = Span::from_secs(1);
 
 impl Observer for RunLogger<'_> {
     fn on_record(&mut self, record: &PacketRecord) {
+        // Taken out and put back only after a success: after an error the log stays without a name.
         let Some(mut log) = self.logs.packets.take() else { return };
         match log.push(self.run, &self.names[record.packet.flow as usize], record) {
             Ok(()) => self.logs.packets = Some(log),

@@ -58,7 +58,9 @@ pub fn open_file(name: &str) -> io::Result<Box<dyn BufRead>> {
 }
 
 fn uncompressed(mut reader: impl BufRead + 'static) -> io::Result<Box<dyn BufRead>> {
+    // By its first bytes, since standard input has no name, and names may be wrong.
     if reader.fill_buf()?.starts_with(&GZIP_MAGIC) {
+        // The bound is on what comes out: a small file may hold any number of bytes.
         let bounded = Bounded { inner: MultiGzDecoder::new(reader), left: MAX_FILE_BYTES };
         return Ok(Box::new(BufReader::with_capacity(1 << 16, bounded)));
     }

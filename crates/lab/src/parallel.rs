@@ -62,6 +62,7 @@ const MAX_STEP: Span = Span::from_secs(1);
 
 /// Virtual time between two looks at whether to stop.
 pub(crate) fn step_of(scenario: &Scenario) -> Span {
+    // A hundredth, so that the progress of short runs moves, too.
     (scenario.duration / 100).min(MAX_STEP).max(Span::from_nanos(1))
 }
 

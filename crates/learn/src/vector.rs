@@ -89,7 +89,7 @@ enum Task {
 }
 
 /// Lanes that one thread steps. It travels to the thread and back, and takes its buffers along.
-struct Group {
+struct LaneGroup {
     lanes: Vec<Lane>,
     actions: Vec<f64>,
     seeds: Vec<Option<u64>>,
@@ -97,7 +97,7 @@ struct Group {
     result: Result<(), SimError>,
 }
 
-impl Group {
+impl LaneGroup {
     fn work(&mut self) {
         let work = || -> Result<(), SimError> {
             for (index, lane) in self.lanes.iter_mut().enumerate() {
@@ -114,15 +114,15 @@ impl Group {
 }
 
 /// A thread with its own group.
-struct Worker {
-    work: Option<Sender<Box<Group>>>,
-    done: Receiver<Box<Group>>,
+struct LaneWorker {
+    work: Option<Sender<Box<LaneGroup>>>,
+    done: Receiver<Box<LaneGroup>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Worker {
+impl LaneWorker {
     fn new() -> std::io::Result<Self> {
-        let (work, incoming) = channel::<Box<Group>>();
+        let (work, incoming) = channel::<Box<LaneGroup>>();
         let (finished, done) = channel();
         let run = move || {
             while let Ok(mut group) = incoming.recv() {
@@ -137,7 +137,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for LaneWorker {
     fn drop(&mut self) {
         self.work = None;
         if let Some(thread) = self.thread.take() {
@@ -151,8 +151,8 @@ impl Drop for Worker {
 /// the number of threads makes no difference.
 pub struct VectorEnvironment {
     /// The first is the caller's own.
-    groups: Vec<Option<Box<Group>>>,
-    workers: Vec<Worker>,
+    groups: Vec<Option<Box<LaneGroup>>>,
+    workers: Vec<LaneWorker>,
     autoreset: Autoreset,
 }
 
@@ -175,10 +175,10 @@ impl VectorEnvironment {
             let lanes = (start..count.min(start + size)).map(|_| Lane::new(spec));
             let lanes = lanes.collect::<Result<Vec<_>, _>>()?;
             let (actions, seeds) = (vec![0.0; lanes.len()], vec![None; lanes.len()]);
-            let group = Group { lanes, actions, seeds, task: Task::Reset, result: Ok(()) };
+            let group = LaneGroup { lanes, actions, seeds, task: Task::Reset, result: Ok(()) };
             groups.push(Some(Box::new(group)));
         }
-        let workers = (1..groups.len()).map(|_| Worker::new()).collect::<Result<_, _>>();
+        let workers = (1..groups.len()).map(|_| LaneWorker::new()).collect::<Result<_, _>>();
         let workers = workers.map_err(|error| SimError::Invalid(format!("threads: {error}")))?;
         Ok(Self { groups, workers, autoreset })
     }

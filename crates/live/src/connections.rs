@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::figures::{ConnectionFigures, LiveConnection, WatchedConnection};
 use crate::history::History;
-use crate::summary::{ByteSums, Quantiles, Summary};
+use crate::summary::{ByteSums, MedianAndTail, Summary};
 
 /// Time from one reading of all connections' figures to the next, while somebody looks.
 pub(crate) const SWEEP: Duration = Duration::from_millis(500);
@@ -320,9 +320,9 @@ fn rate(bytes: u64, time: Duration) -> Option<f64> {
     (!time.is_zero() && time <= MAX_RATE_TIME).then(|| bytes as f64 * 8.0 / time.as_secs_f64())
 }
 
-fn quantiles(values: &mut [f64]) -> Option<Quantiles> {
+fn quantiles(values: &mut [f64]) -> Option<MedianAndTail> {
     let (p50, p95) = (nearest_rank(values, 0.5)?, nearest_rank(values, 0.95)?);
-    Some(Quantiles { p50, p95 })
+    Some(MedianAndTail { p50, p95 })
 }
 
 impl ByteSums {
@@ -396,7 +396,7 @@ mod tests {
             open(&connections, number).update(|figures| figures.rtt = rtt);
         }
         let summary = connections.summary();
-        assert_eq!(summary.rtt, Some(Quantiles { p50: 0.010, p95: 0.019 }));
+        assert_eq!(summary.rtt, Some(MedianAndTail { p50: 0.010, p95: 0.019 }));
         assert_eq!(summary.queue_delay, None);
         assert_eq!(summary.to_json()["rtt_ms"]["p95"], 19.0);
     }

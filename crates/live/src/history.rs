@@ -14,14 +14,14 @@ const KEPT: Duration = Duration::from_secs(300);
 const MIN_GAP: Duration = Duration::from_millis(400);
 
 /// What the charts show of one moment.
-struct Moment {
+struct ChartedMoment {
     at: Instant,
     summary: Value,
 }
 
 /// The moments of the last five minutes, in order: at most 750.
 #[derive(Default)]
-pub(crate) struct History(VecDeque<Moment>);
+pub(crate) struct History(VecDeque<ChartedMoment>);
 
 impl History {
     /// Adds a reading, unless it follows closely on the one before, and forgets what is too old.
@@ -32,7 +32,7 @@ impl History {
         while self.0.front().is_some_and(|first| at.duration_since(first.at) > KEPT) {
             self.0.pop_front();
         }
-        self.0.push_back(Moment { at, summary: charted(summary) });
+        self.0.push_back(ChartedMoment { at, summary: charted(summary) });
     }
 
     /// The moments later than `since` seconds after `began`: seconds, and what the charts show.

@@ -6,7 +6,7 @@ use prometheus::proto::{Counter, Gauge, LabelPair, MetricFamily, MetricType};
 use prometheus::{HistogramOpts, HistogramVec};
 
 use crate::connections::LiveAbout;
-use crate::summary::{Quantiles, Summary};
+use crate::summary::{MedianAndTail, Summary};
 
 /// Whether a figure only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,8 +44,8 @@ fn one(value: u64) -> Vec<(&'static str, f64)> {
     vec![("", value as f64)]
 }
 
-fn quantiles(both: Option<Quantiles>) -> Vec<(&'static str, f64)> {
-    both.map_or_else(Vec::new, |Quantiles { p50, p95 }| vec![("0.5", p50), ("0.95", p95)])
+fn quantiles(both: Option<MedianAndTail>) -> Vec<(&'static str, f64)> {
+    both.map_or_else(Vec::new, |MedianAndTail { p50, p95 }| vec![("0.5", p50), ("0.95", p95)])
 }
 
 /// All of them, in the order of the answer. What a command does not know has no samples.
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn the_text_has_figures_with_their_heads_and_nothing_of_what_is_not_known() {
         let mut summary = Summary { open: 2, ..Summary::default() };
-        summary.rtt = Some(Quantiles { p50: 0.04, p95: 0.5 });
+        summary.rtt = Some(MedianAndTail { p50: 0.04, p95: 0.5 });
         summary.phases.insert("avoidance", 2);
         let about = LiveAbout { command: "run", ..LiveAbout::default() };
         let text = text(families(&about, &summary));

@@ -24,23 +24,23 @@ pub(crate) struct Summary {
     pub(crate) rate_bps: Option<f64>,
     pub(crate) in_flight: u64,
     pub(crate) queued: u64,
-    pub(crate) rtt: Option<Quantiles>,
-    pub(crate) queue_delay: Option<Quantiles>,
-    pub(crate) cwnd: Option<Quantiles>,
+    pub(crate) rtt: Option<MedianAndTail>,
+    pub(crate) queue_delay: Option<MedianAndTail>,
+    pub(crate) cwnd: Option<MedianAndTail>,
     /// Open connections by their controllers' phases.
     pub(crate) phases: BTreeMap<&'static str, u64>,
 }
 
 /// Median and 95th percentile over the open connections.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Quantiles {
+pub(crate) struct MedianAndTail {
     pub(crate) p50: f64,
     pub(crate) p95: f64,
 }
 
 impl Summary {
     pub(crate) fn to_json(&self) -> Value {
-        let scaled = |quantiles: Option<Quantiles>| {
+        let scaled = |quantiles: Option<MedianAndTail>| {
             quantiles
                 .map(|both| json!({ "p50": round(both.p50 * 1e3), "p95": round(both.p95 * 1e3) }))
         };

@@ -22,13 +22,13 @@ pub struct LiveColumn {
     pub unit: &'static str,
     /// What its values mean.
     pub help: &'static str,
-    value: fn(&Row<'_>) -> Value,
+    value: fn(&ConnectionRow<'_>) -> Value,
     /// What rows are sorted by; `None` comes last.
-    key: fn(&Row<'_>) -> Option<f64>,
+    key: fn(&ConnectionRow<'_>) -> Option<f64>,
 }
 
 /// A connection with its figures.
-struct Row<'a> {
+struct ConnectionRow<'a> {
     number: u64,
     open: &'a OpenConnection,
     figures: &'a ConnectionFigures,
@@ -167,7 +167,7 @@ pub const COLUMNS: &[LiveColumn] = &[
 
 /// A row of the data: the connection's number and the value of each column.
 pub(crate) fn row(number: u64, open: &OpenConnection, figures: &ConnectionFigures) -> Value {
-    let row = Row { number, open, figures };
+    let row = ConnectionRow { number, open, figures };
     let values = COLUMNS.iter().map(|column| (column.value)(&row));
     std::iter::once(number.into()).chain(values).collect()
 }
@@ -207,7 +207,7 @@ impl View {
         let last = if self.descending { f64::NEG_INFINITY } else { f64::INFINITY };
         let matching = state.open.iter().filter(|(_, open)| self.matches(open));
         let keyed = |(&number, open): (&u64, &OpenConnection)| {
-            let row = Row { number, open, figures: &open.figures };
+            let row = ConnectionRow { number, open, figures: &open.figures };
             ((self.column.key)(&row).unwrap_or(last), number)
         };
         let mut keys: Vec<(f64, u64)> = matching.map(keyed).collect();

@@ -29,11 +29,11 @@ const MAX_FLOWS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct EventTally {
     bin: u64,
-    flows: Vec<Vec<Kind>>,
+    flows: Vec<Vec<EventKind>>,
 }
 
 #[derive(Debug)]
-struct Kind {
+struct EventKind {
     event: &'static str,
     phase: Option<&'static str>,
     last_bin: Option<u64>,
@@ -57,7 +57,7 @@ impl EventTally {
         let Some(kinds) = self.flows.get_mut(flow) else { return };
         let known = kinds.iter().position(|kind| kind.event == event && kind.phase == phase);
         let place = known.unwrap_or_else(|| {
-            kinds.push(Kind { event, phase, last_bin: None, at: Vec::new(), count: 0 });
+            kinds.push(EventKind { event, phase, last_bin: None, at: Vec::new(), count: 0 });
             kinds.len() - 1
         });
         let kind = &mut kinds[place];
@@ -70,7 +70,7 @@ impl EventTally {
     }
 
     pub(crate) fn finish(self) -> Vec<FlowEvents> {
-        let of_flow = |(flow, kinds): (usize, Vec<Kind>)| {
+        let of_flow = |(flow, kinds): (usize, Vec<EventKind>)| {
             kinds.into_iter().map(move |kind| FlowEvents {
                 flow: Some(flow),
                 event: kind.event.to_owned(),

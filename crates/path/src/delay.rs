@@ -120,9 +120,11 @@ impl Delay {
     #[inline]
     pub fn arrival(&mut self, now: Time) -> Time {
         let step = self.walk.step();
+        // A delay that never changes cannot put packets out of order: nothing is to be remembered.
         if step.end == Time::MAX && step.start == Time::ZERO && self.latest == Time::ZERO {
             return now + step.value;
         }
+        // Not before an earlier packet: a radio link is one queue (see the docs of `DelaySpec`).
         self.latest = self.latest.max(now + self.walk.at(now + self.start));
         self.latest
     }

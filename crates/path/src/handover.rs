@@ -41,6 +41,7 @@ pub struct Handover {
 /// A share of the opportunities of a schedule, or a multiple. Written `x0.6`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateFactor {
+    // Whole numbers, so that shares of opportunities add up exactly over a run of any length.
     thousandths: u32,
 }
 
@@ -188,6 +189,8 @@ impl HandoverPlan {
     fn handover(&self, at: Time, length: Span) -> Handover {
         let Self { rtt, rate, queue_lost, signal, .. } = *self;
         let reorder = self.reorder.then_some(self.forward_delay);
+        // An end marker keeps the order: the new cell sends nothing until what was forwarded is
+        // there.
         let length = if self.reorder { length } else { length + self.forward_delay };
         Handover { at, length, rtt, queue_lost, rate, reorder, signal }
     }
@@ -231,6 +234,7 @@ impl FromStr for Handover {
     fn from_str(text: &str) -> Result<Self, PathError> {
         let span = |part: &str| parse_span(part).map_err(PathError::Value);
         let mut parts: Vec<&str> = text.trim().split('/').collect();
+        // From the end, since all parts in the middle may be left out.
         let queue_lost = match parts.last() {
             Some(&"lost") => parts.pop().is_some(),
             Some(&"kept") => parts.pop().is_none(),
@@ -273,7 +277,9 @@ pub fn interrupted(schedule: Box<dyn Schedule>, handovers: &[Handover]) -> Box<d
     }
     let gaps = handovers.iter().map(|handover| (handover.at, handover.end())).collect();
     let mut interrupted = Interrupted { inner: schedule, gaps };
+    // The very first opportunity may already lie in a gap.
     interrupted.leave_gaps();
+    // A new rate holds from the end of the interruption, in which nothing is offered anyway.
     let rates = handovers.iter().filter_map(|handover| Some((handover.end(), handover.rate?)));
     let rates: VecDeque<_> = rates.collect();
     if rates.is_empty() { Box::new(interrupted) } else { Box::new(Scaled::new(interrupted, rates)) }
@@ -293,6 +299,7 @@ impl Interrupted {
                 return;
             }
             if next < until {
+                // An opportunity at the very end of the gap is the new path's.
                 self.inner.skip_through(until - Span::from_nanos(1));
             }
             self.gaps.pop_front();
@@ -349,6 +356,7 @@ impl Scaled {
                 self.rate = rate;
                 self.rates.pop_front();
             }
+            // x0.6 lets three of five opportunities through, spread evenly: no draws, no bursts.
             self.carried_thousandths += self.rate.thousandths;
             self.left = self.carried_thousandths / 1000;
             self.carried_thousandths %= 1000;

@@ -108,6 +108,7 @@ impl Jitter {
     pub(crate) fn apply(&mut self, now: Time, fates: &mut Vec<PacketRecord>, from: usize) {
         let left = fates.split_off(from);
         for mut record in left {
+            // First what was late and is due by then, so that records stay in the order of time.
             self.deliver(record.packet.departed_at, fates);
             if record.fate == Fate::Delivered {
                 record.packet.departed_at = self.release_of(record.packet.departed_at);
@@ -130,8 +131,10 @@ impl Jitter {
         let block = time.as_nanos() / BLOCK_NS;
         if self.block != Some(block) {
             self.block = Some(block);
+            // In order: a block is never delivered before one that was sent earlier.
             self.release = self.release.max(time + self.draw());
         }
+        // A block's later packets leave the link after its first, and not before they have left it.
         self.release = self.release.max(time);
         self.release
     }

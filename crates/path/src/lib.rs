@@ -1,7 +1,7 @@
 //! The modelled path from a sender to a receiver: fixed or changing delay, random loss, a queue,
 //! and a link whose delivery opportunities come from a trace or a model.
 //!
-//! The model owns no clock. Whoever drives it (the simulator in virtual time, the emulator in
+//! The model owns no clock. Its driver (the simulator in virtual time, the emulator in
 //! real time) first advances it to now, then gives it new input:
 //!
 //! ```

@@ -122,6 +122,7 @@ impl Link {
 
     /// The same at `now` for a packet that has waited elsewhere since it was enqueued.
     pub(crate) fn push_at(&mut self, now: Time, packet: Packet, fates: &mut Vec<PacketRecord>) {
+        // Opportunities that passed while the queue was empty must not serve this packet.
         if self.is_idle() {
             self.schedule.skip_through(now);
         }
@@ -180,6 +181,7 @@ impl Link {
         queue: Box<dyn Queue>,
         fates: &mut Vec<PacketRecord>,
     ) {
+        // The packet in service is no longer in the queue, and goes on undisturbed.
         let waiting = std::mem::replace(&mut self.queue, queue).into_packets();
         for packet in waiting {
             self.queue.enqueue(now, packet, &mut self.drops);
@@ -219,6 +221,7 @@ impl Link {
     }
 
     fn serve(&mut self, time: Time, fates: &mut Vec<PacketRecord>) {
+        // One opportunity moves 1500 bytes as in Mahimahi: small packets share it.
         let mut bytes = OPPORTUNITY_BYTES;
         while bytes > 0 {
             let Some((mut packet, needs)) = self.in_service.take().or_else(|| self.begin(time))
@@ -226,6 +229,7 @@ impl Link {
                 break;
             };
             if needs > bytes {
+                // The rest of a packet that does not fit waits for the next opportunity.
                 self.in_service = Some((packet, needs - bytes));
                 break;
             }

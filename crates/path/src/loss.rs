@@ -81,6 +81,8 @@ impl LossSpec {
                 Process::Changing(steps.walk(&mut random))
             }
             Self::Bursts(bursts) => {
+                // Drawn from the long run, so that a short run has the same expected loss as a long
+                // one.
                 Process::Bursts { bursts: *bursts, bad: random.unit() < bursts.share_bad() }
             }
         };
@@ -134,6 +136,7 @@ impl LossSpec {
     fn parse_bursts(rest: &str) -> Result<Self, PathError> {
         check_percent(rest)?;
         let bursts = BurstLoss::parse("ge", rest)?;
+        // Such a chain ends in the bad state for ever.
         if bursts.r == 0.0 && bursts.p > 0.0 {
             return Err(PathError::Param(ParamError::OutOfRange {
                 owner: "ge".into(),
@@ -207,6 +210,8 @@ impl LossModel {
             Process::Bursts { bursts, bad } => {
                 let (loss, turn) =
                     if *bad { (bursts.bad, bursts.r) } else { (bursts.good, bursts.p) };
+                // Two draws for each packet even where one is certain, so that `good` and `bad` do
+                // not shift the course of the chain.
                 let lost = self.random.unit() < loss;
                 *bad ^= self.random.unit() < turn;
                 lost

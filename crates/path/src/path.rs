@@ -106,7 +106,9 @@ impl PathSpec {
             });
         }
         let new_trace = self.trace != before.trace;
+        // A queue of 2bdp or 500ms has another size as soon as the rate or the RTT is another one.
         let new_size = self.queue.is_relative() && (new_trace || self.rtt != before.rtt);
+        // A path without a trace has no link, so a queue comes with the first trace.
         let new_queue = self.queue != before.queue || before.trace.is_none() || new_size;
         let impair = (self.impair != before.impair).then(|| self.build_impairments(seed));
         Ok(PathChange {
@@ -252,10 +254,13 @@ impl Path {
         self.arrivals += 1;
         self.next = self.next.min(at);
         let waiting = WaitingPacket { at, order: self.arrivals, packet };
+        // The usual case, which costs no heap: a constant delay keeps packets in order.
         if in_order && self.in_order.back().is_none_or(|last| last.at <= at) {
             self.in_order.push_back(waiting);
             return;
         }
+        // Not a packet that `reorder` holds back: at the end of the list it would send all those
+        // that overtake it to the heap.
         match self.place_in_order(at).filter(|_| in_order) {
             Some(place) => self.in_order.insert(place, waiting),
             None => self.out_of_order.push(Reverse(waiting)),
@@ -308,6 +313,7 @@ impl Path {
         loop {
             let arrival = self.next_arrival();
             let change = self.next_change;
+            // A change of the path goes before the arrivals of its instant, which already meet it.
             if change <= now && change <= arrival {
                 self.meet_change(change, fates);
             } else if arrival <= now {
@@ -317,6 +323,7 @@ impl Path {
             }
         }
         self.advance_link(now, fates);
+        // Jitter before impairments: a copy made earlier would leave without its packet's delay.
         if let Some(jitter) = &mut self.jitter {
             jitter.apply(now, fates, from);
         }
@@ -329,11 +336,13 @@ impl Path {
     /// The next packet reaches the queue.
     #[inline]
     fn arrive(&mut self, at: Time, fates: &mut Vec<PacketRecord>) {
+        // An opportunity of this very instant is gone before the packet arrives: it cannot use it.
         self.advance_link(at, fates);
         let Some(mut packet) = self.pop_arrival() else { return };
         packet.enqueued_at = at;
         packet.dequeued_at = at;
         packet.departed_at = at;
+        // In front of the queue: what is lost at random takes no room in it.
         if self.loss.loses(at) {
             fates.push(PacketRecord { packet, fate: Fate::Dropped(DropReason::Random) });
             return;
@@ -341,6 +350,7 @@ impl Path {
         let interrupted = self.handovers.front().is_some_and(|handover| handover.at <= at);
         match &mut self.link {
             Some(link) => link.push_at(at, packet, fates),
+            // Without a link there is no queue that could wait, so the path itself keeps packets.
             None if interrupted => self.held.push(packet),
             None => fates.push(PacketRecord { packet, fate: Fate::Delivered }),
         }
@@ -392,6 +402,7 @@ impl Path {
             packet.departed_at = now;
             fates.push(PacketRecord { packet, fate });
         }
+        // After the last opportunities of the old path: what they served is delivered, not lost.
         if let Some(link) = self.link.as_mut().filter(|_| handover.queue_lost) {
             link.drop_all(now, fates);
         }
@@ -417,6 +428,7 @@ impl Path {
             (link @ None, Some(schedule), Some(queue)) => {
                 *link = Some(PathEnd::Own(Link::new(queue, schedule)));
             }
+            // A cell keeps its users' channels and queues; a path without a link has neither.
             (None | Some(PathEnd::Shared(_)), _, _) => {}
         }
         let latest = self.in_order.back().map_or(Time::ZERO, |waiting| waiting.at);
@@ -429,6 +441,7 @@ impl Path {
                 (_, new) => self.base_delays = new.into_iter().collect(),
             }
         }
+        // Random loss has no packets of its own, so it is simply replaced.
         if let Some(loss) = change.loss {
             self.loss = loss;
         }
@@ -686,7 +699,7 @@ mod tests {
             let of = fates.iter().filter(move |record| record.fate == fate);
             of.map(|r| (r.packet.id, r.packet.departed_at.as_millis_f64())).collect::<Vec<_>>()
         };
-        // Nobody overtakes: what is sent at 20 ms waits for what was sent at 10 ms.
+        // No packet overtakes: what is sent at 20 ms waits for what was sent at 10 ms.
         let all = [(0, 20.0), (1, 30.0), (2, 30.0), (3, 45.0)];
         assert_eq!((arrived(Fate::Delivered), arrived(Fate::Duplicate)), (all.into(), all.into()));
         let lossy = PathSpec { loss: "99.9%".parse().unwrap(), ..PathSpec::default() };

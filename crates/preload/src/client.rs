@@ -44,9 +44,9 @@ fn hand_over(what: Ask, tcp: c_int) -> Option<Fd> {
     let first = NEXT.fetch_add(1, Ordering::Relaxed);
     for index in 0..workers {
         match ask(first.wrapping_add(index) % workers, what, tcp) {
-            Reply::Done(_, fd) => return Some(fd),
-            Reply::Stays => return None,
-            Reply::None => {}
+            LauncherReply::Done(_, fd) => return Some(fd),
+            LauncherReply::Stays => return None,
+            LauncherReply::None => {}
         }
     }
     None
@@ -60,8 +60,8 @@ pub(crate) fn fetch(flow: &FlowName, fd: c_int, linger: bool) -> Option<Lent> {
             let workers = u64::from(config()?.workers);
             let worker = (flow.flow.checked_sub(1)? % workers) as u32;
             match ask(worker, Ask::Fetch { flow: flow.flow, linger }, fd) {
-                Reply::Done(queued, tcp) => Some(Lent { tcp, queued }),
-                Reply::Stays | Reply::None => None,
+                LauncherReply::Done(queued, tcp) => Some(Lent { tcp, queued }),
+                LauncherReply::Stays | LauncherReply::None => None,
             }
         }
         Owner::Process => alcc::lend(flow.flow, linger),
@@ -80,7 +80,7 @@ pub(crate) fn flow_of(fd: c_int) -> Option<FlowName> {
 }
 
 /// What came of a question.
-enum Reply {
+enum LauncherReply {
     /// Bytes that wait in front of TCP, and a descriptor.
     Done(u64, Fd),
     /// The program goes on with the TCP socket, which is under control or about to be.
@@ -90,11 +90,11 @@ enum Reply {
 }
 
 /// Asks a worker of the launcher, which gets a descriptor and sends one.
-fn ask(worker: u32, ask: Ask, fd: c_int) -> Reply {
-    let Some(config) = config() else { return Reply::None };
+fn ask(worker: u32, ask: Ask, fd: c_int) -> LauncherReply {
+    let Some(config) = config() else { return LauncherReply::None };
     let now = now_ms();
     if GONE.load(Ordering::Relaxed) || now < AWAY_UNTIL.load(Ordering::Relaxed) {
-        return Reply::None;
+        return LauncherReply::None;
     }
     let until = now + PATIENCE_MS;
     let kept = ControlChannel::kept(worker).and_then(|kept| match unawaited(&kept, ask) {
@@ -109,12 +109,12 @@ fn ask(worker: u32, ask: Ask, fd: c_int) -> Reply {
     }
     // None was kept, or the launcher closed it to have the place.
     match ControlChannel::open(config, worker, until) {
-        Ok(channel) => exchange(channel, config, ask, fd, until).unwrap_or(Reply::None),
+        Ok(channel) => exchange(channel, config, ask, fd, until).unwrap_or(LauncherReply::None),
         Err(LauncherFailure::Now) if now_ms() >= until => leave_alone(),
-        Err(LauncherFailure::Now) => Reply::None,
+        Err(LauncherFailure::Now) => LauncherReply::None,
         Err(LauncherFailure::Gone) => {
             GONE.store(true, Ordering::Relaxed);
-            Reply::None
+            LauncherReply::None
         }
     }
 }
@@ -134,10 +134,15 @@ fn unawaited(channel: &ControlChannel, ask: Ask) -> Option<Ask> {
 }
 
 /// A question that has no answer.
-fn tell(channel: ControlChannel, config: &PreloadConfig, ask: Ask, fd: c_int) -> Option<Reply> {
+fn tell(
+    channel: ControlChannel,
+    config: &PreloadConfig,
+    ask: Ask,
+    fd: c_int,
+) -> Option<LauncherReply> {
     send(&channel.socket, &channel.session.request(&config.token, ask), Some(fd))?;
     channel.keep();
-    Some(Reply::Stays)
+    Some(LauncherReply::Stays)
 }
 
 /// One question and its answer; the channel is kept for the next.
@@ -147,12 +152,12 @@ fn exchange(
     ask: Ask,
     fd: c_int,
     until: u64,
-) -> Option<Reply> {
+) -> Option<LauncherReply> {
     // The launcher's descriptor needs a place. Without one it would be lost, and the connection with
     // it, which is the launcher's then.
     let Some(place) = copy_to(&channel.socket, 0) else {
         channel.keep();
-        return Some(Reply::None);
+        return Some(LauncherReply::None);
     };
     send(&channel.socket, &channel.session.request(&config.token, ask), Some(fd))?;
     let is_in_time = retry_until(until, || is_answered(&channel.socket)).is_some();
@@ -177,16 +182,16 @@ fn exchange(
     Some(reply(answer, fd))
 }
 
-fn reply(answer: Answer, fd: Option<Fd>) -> Reply {
+fn reply(answer: Answer, fd: Option<Fd>) -> LauncherReply {
     match (answer.outcome, fd) {
-        (AskOutcome::Done, Some(fd)) => Reply::Done(answer.queued, fd),
-        (AskOutcome::Stays, _) => Reply::Stays,
-        _ => Reply::None,
+        (AskOutcome::Done, Some(fd)) => LauncherReply::Done(answer.queued, fd),
+        (AskOutcome::Stays, _) => LauncherReply::Stays,
+        _ => LauncherReply::None,
     }
 }
 
 /// Lets the launcher alone for a while, in which connections stay as they are.
-fn leave_alone() -> Reply {
+fn leave_alone() -> LauncherReply {
     AWAY_UNTIL.store(now_ms() + PAUSE_MS, Ordering::Relaxed);
-    Reply::None
+    LauncherReply::None
 }

@@ -169,23 +169,23 @@ impl Environments {
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut VectorEnvironment) -> Result<(), cellpace_sim::SimError> + Send,
-    ) -> PyResult<Seen> {
+    ) -> PyResult<VectorOutputs> {
         without_python(py, || {
             let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
             work(&mut all).map_err(|error| Failure::Refused(error.to_string()))?;
-            Ok(Seen::of(&all))
+            Ok(VectorOutputs::of(&all))
         })
     }
 }
 
 /// What all environments gave.
-struct Seen {
+struct VectorOutputs {
     observations: Vec<f32>,
     /// One environment after the other for each figure.
     figures: Vec<f64>,
 }
 
-impl Seen {
+impl VectorOutputs {
     fn of(all: &VectorEnvironment) -> Self {
         let observations = all.lanes().flat_map(|lane| &lane.observation).copied().collect();
         let rows: Vec<[f64; FIGURES]> = all.lanes().map(figures_of).collect();

@@ -62,7 +62,7 @@ pub(crate) fn do_runs(
 fn native(py: Python<'_>, runs: Vec<PlannedRun>, how: &HowToRun) -> PyResult<Comparison> {
     let (series, jobs) = (how.series, how.jobs);
     without_python(py, move || {
-        let mut signals = Signals::default();
+        let mut signals = RunInterrupt::default();
         let finished = Batch { series, ..Batch::new(runs) }.run(threads(jobs), &mut signals)?;
         if let Some(raised) = signals.raised {
             return Err(raised.into());
@@ -105,16 +105,16 @@ fn with_python(py: Python<'_>, run: &PlannedRun, how: &HowToRun) -> PyResult<Run
 
 /// Stops runs on Ctrl-C: Python runs its signal handlers only when it is asked.
 #[derive(Default)]
-struct Signals {
+struct RunInterrupt {
     asked: Option<Instant>,
     raised: Option<PyErr>,
 }
 
-impl Signals {
+impl RunInterrupt {
     const EVERY: Duration = Duration::from_millis(50);
 }
 
-impl WorkSink<RunResult> for Signals {
+impl WorkSink<RunResult> for RunInterrupt {
     fn on_progress(&mut self, _share: f64) {
         if self.raised.is_none() && self.asked.is_none_or(|at| at.elapsed() >= Self::EVERY) {
             self.asked = Some(Instant::now());

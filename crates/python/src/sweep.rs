@@ -183,7 +183,7 @@ impl OpenFolder {
     /// Runs what is missing on the cores of this machine; `report` is called with the number of
     /// cells done this time, some twenty times a second.
     fn run(&self, py: Python<'_>, jobs: Option<u16>, report: Option<Py<PyAny>>) -> PyResult<()> {
-        let mut watch = Watch { report, ..Watch::default() };
+        let mut watch = CellCounter { report, ..CellCounter::default() };
         self.with(py, |folder, sweep| {
             let ended = run_sweep(sweep, folder, threads(jobs), &mut watch);
             ended.map(|_| ())
@@ -216,14 +216,14 @@ pub(crate) fn sweep_table(py: Python<'_>, root: PathBuf) -> PyResult<ArrowTable>
 
 /// Counts cells, and stops them on Ctrl-C.
 #[derive(Default)]
-struct Watch {
+struct CellCounter {
     done: u64,
     asked: Option<Instant>,
     report: Option<Py<PyAny>>,
     raised: Option<PyErr>,
 }
 
-impl Watch {
+impl CellCounter {
     const EVERY: Duration = Duration::from_millis(50);
 
     fn look(&self) -> Option<PyErr> {
@@ -235,7 +235,7 @@ impl Watch {
     }
 }
 
-impl WorkSink<u64> for Watch {
+impl WorkSink<u64> for CellCounter {
     fn on_done(&mut self, _: usize, _: &u64) {
         self.done += 1;
     }

@@ -69,7 +69,7 @@ pub(crate) fn train(py: Python<'_>, wish: Teaching) -> PyResult<String> {
         traces.dedup();
         let teacher = wish.cc.trim().to_owned();
         let about = About { teacher, traces, scenario, seed: wish.seed, ..About::default() };
-        let mut signals = Signals::default();
+        let mut signals = TrainingInterrupt::default();
         let logged = training.watch(wish.jobs, &mut signals)?;
         let Some(logged) = logged else {
             let stopped = || PyKeyboardInterrupt::new_err("interrupted; nothing is saved");
@@ -98,9 +98,9 @@ pub(crate) fn train(py: Python<'_>, wish: Teaching) -> PyResult<String> {
 
 /// Stops the watching on Ctrl-C.
 #[derive(Default)]
-struct Signals(Option<PyErr>);
+struct TrainingInterrupt(Option<PyErr>);
 
-impl WorkSink<LoggedRun> for Signals {
+impl WorkSink<LoggedRun> for TrainingInterrupt {
     fn on_progress(&mut self, _share: f64) {
         if self.0.is_none() {
             self.0 = interrupted();

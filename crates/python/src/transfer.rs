@@ -27,7 +27,7 @@ const UNKNOWN_TO_PEER: &str = "fixed";
 /// What one call of `send` asks for.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub(crate) struct Sending {
+pub(crate) struct SendRequest {
     host: String,
     port: u16,
     cc: Vec<ControllerWish>,
@@ -44,10 +44,10 @@ pub(crate) struct Sending {
 /// Sends made-up bytes, one flow under each controller, and returns the document of
 /// `cellpace send --json`.
 #[pyfunction]
-pub(crate) fn send(py: Python<'_>, wish: Sending) -> PyResult<String> {
+pub(crate) fn send(py: Python<'_>, wish: SendRequest) -> PyResult<String> {
     without_python(py, move || {
         let raised = Raised::default();
-        let mut view = View { raised: raised.clone(), interrupted: RefCell::default() };
+        let mut view = StoppableView { raised: raised.clone(), interrupted: RefCell::default() };
         let sent = transfer(wish, &raised, &mut view);
         match raised.take().or_else(|| view.interrupted.take()) {
             Some(error) => Err(error.into()),
@@ -56,7 +56,11 @@ pub(crate) fn send(py: Python<'_>, wish: Sending) -> PyResult<String> {
     })
 }
 
-fn transfer(wish: Sending, raised: &Raised, view: &mut View) -> Result<String, Failure> {
+fn transfer(
+    wish: SendRequest,
+    raised: &Raised,
+    view: &mut StoppableView,
+) -> Result<String, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::Refused(error.to_string());
     let bytes = wish.bytes.as_deref().map(parse_bytes).transpose();
     let bytes = FieldError::of("bytes", bytes)?;
@@ -129,12 +133,12 @@ fn spec(cc: ControllerWish, raised: &Raised) -> Result<ControllerSpec, FieldErro
 }
 
 /// Ends the transfer on Ctrl-C and on the first exception.
-struct View {
+struct StoppableView {
     raised: Raised,
     interrupted: RefCell<Option<PyErr>>,
 }
 
-impl TransferView for View {
+impl TransferView for StoppableView {
     fn on_lines(&mut self, _lines: &[String]) {}
 
     fn on_warning(&mut self, _text: &str) {}

@@ -73,7 +73,7 @@ impl Factory {
         let host = Host::new(self.spec.build(setup), mtu, Time::ZERO);
         let shared = Shared {
             host: Mutex::new(host),
-            answers: Answers::default(),
+            answers: CachedAnswers::default(),
             zero,
             initial_window: INITIAL_PACKETS * u64::from(mtu),
             is_driven: AtomicBool::new(false),
@@ -96,7 +96,7 @@ pub struct Handle {
 
 struct Shared {
     host: Mutex<Host>,
-    answers: Answers,
+    answers: CachedAnswers,
     zero: Instant,
     /// The initial window of RFC 9002 section 7.2, in bytes.
     initial_window: u64,
@@ -115,7 +115,7 @@ const INITIAL_PACKETS: u64 = 10;
 /// What a library asks several times for each packet, as it was after the last call that changed
 /// the host.
 #[derive(Default)]
-struct Answers {
+struct CachedAnswers {
     window: AtomicU64,
     /// Zero: the controller does not pace.
     rate: AtomicU64,

@@ -16,7 +16,7 @@ const UNPACED: u64 = 1_000_000_000;
 
 /// A controller as noq calls it.
 #[derive(Debug)]
-struct Skin {
+struct NoqController {
     handle: Handle,
     initial_window: u64,
 }
@@ -25,7 +25,7 @@ impl ControllerFactory for Factory {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
         let handle = self.handle(now, current_mtu);
         let initial_window = handle.window();
-        Box::new(Skin { handle, initial_window })
+        Box::new(NoqController { handle, initial_window })
     }
 }
 
@@ -48,14 +48,14 @@ impl Factory {
 /// controller is the library's own.
 #[cfg(feature = "noq")]
 pub fn attach(connection: &::noq::Connection) -> Option<crate::Control> {
-    crate::Control::start(Ticked(connection.clone()))
+    crate::Control::start(TickedNoq(connection.clone()))
 }
 
 #[cfg(feature = "noq")]
-struct Ticked(::noq::Connection);
+struct TickedNoq(::noq::Connection);
 
 #[cfg(feature = "noq")]
-impl crate::control::Ticked for Ticked {
+impl crate::control::Ticked for TickedNoq {
     fn handle(&self) -> Option<Handle> {
         let Self(connection) = self;
         handle(connection.congestion_state(noq_proto::PathId::ZERO)?)
@@ -73,10 +73,10 @@ impl crate::control::Ticked for Ticked {
 
 /// The handle of a controller that a [`Factory`] made; `None` for the library's own.
 pub fn handle(controller: Box<dyn Controller>) -> Option<Handle> {
-    Some(controller.into_any().downcast::<Skin>().ok()?.handle)
+    Some(controller.into_any().downcast::<NoqController>().ok()?.handle)
 }
 
-impl Controller for Skin {
+impl Controller for NoqController {
     fn on_packet_sent(&mut self, now: Instant, bytes: u16, pn: u64) {
         // Acks alone have no size: they are not in flight.
         if bytes > 0 {

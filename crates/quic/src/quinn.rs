@@ -11,7 +11,7 @@ use quinn_proto::{AckFrequencyConfig, RttEstimator, TransportConfig, VarInt};
 use crate::{Factory, Handle};
 
 /// A controller as quinn calls it.
-struct Skin {
+struct QuinnController {
     handle: Handle,
     initial_window: u64,
 }
@@ -20,7 +20,7 @@ impl ControllerFactory for Factory {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
         let handle = self.handle(now, current_mtu);
         let initial_window = handle.window();
-        Box::new(Skin { handle, initial_window })
+        Box::new(QuinnController { handle, initial_window })
     }
 }
 
@@ -43,14 +43,14 @@ impl Factory {
 /// controller is the library's own.
 #[cfg(feature = "quinn")]
 pub fn attach(connection: &::quinn::Connection) -> Option<crate::Control> {
-    crate::Control::start(Ticked(connection.clone()))
+    crate::Control::start(TickedQuinn(connection.clone()))
 }
 
 #[cfg(feature = "quinn")]
-struct Ticked(::quinn::Connection);
+struct TickedQuinn(::quinn::Connection);
 
 #[cfg(feature = "quinn")]
-impl crate::control::Ticked for Ticked {
+impl crate::control::Ticked for TickedQuinn {
     fn handle(&self) -> Option<Handle> {
         let Self(connection) = self;
         handle(connection.congestion_state())
@@ -68,10 +68,10 @@ impl crate::control::Ticked for Ticked {
 
 /// The handle of a controller that a [`Factory`] made; `None` for the library's own.
 pub fn handle(controller: Box<dyn Controller>) -> Option<Handle> {
-    Some(controller.into_any().downcast::<Skin>().ok()?.handle)
+    Some(controller.into_any().downcast::<QuinnController>().ok()?.handle)
 }
 
-impl Controller for Skin {
+impl Controller for QuinnController {
     fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
         let now = self.handle.time(now);
         self.handle.with(|host| host.on_sent_batch(now, bytes, last_packet_number));

@@ -22,7 +22,7 @@ use cellpace_sim::{
     FlowEnds, FlowNote, FlowSample, FlowSpec, Observer, Outcome, Scenario, SenderTotals, SimError,
 };
 
-use ends::{ADDRESSES, Conditions, Control, Datagram, End};
+use ends::{ADDRESSES, Datagram, End, EndConditions, SenderControl};
 pub use error::VirtualTimeError;
 pub use sender::{LibraryController, Sender, SenderError, Stack};
 
@@ -132,10 +132,10 @@ pub fn flow_ends(
         _ => None,
     };
     let control = match (&factory, sender.own) {
-        (Some(factory), _) => Control::Ours(factory.clone()),
-        (None, own) => Control::Library(own.unwrap_or(LibraryController::Cubic)),
+        (Some(factory), _) => SenderControl::Ours(factory.clone()),
+        (None, own) => SenderControl::Library(own.unwrap_or(LibraryController::Cubic)),
     };
-    let conditions = Conditions { control, acks: scenario.acks, seed };
+    let conditions = EndConditions { control, acks: scenario.acks, seed };
     let (start, stop) = (flow.start, flow.stop);
     Ok(Box::new(QuicFlow {
         zero,

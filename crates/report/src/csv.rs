@@ -24,10 +24,10 @@ const ROWS: [(&str, &str); 5] = [
 /// # Errors
 /// When a document would have more than a million rows.
 pub fn csv(documents: &[Document]) -> Result<String, ReportError> {
-    let mut table = Table::default();
+    let mut table = CsvTable::default();
     for document in documents {
         for object in &document.figures(&ROWS.map(|(array, _)| array))? {
-            let mut row = Row::default();
+            let mut row = CsvRow::default();
             table.add(&mut row, "file", Value::String(document.name.clone()));
             let rows = table.rows_of(object, "", row);
             table.rows.extend(rows);
@@ -38,17 +38,17 @@ pub fn csv(documents: &[Document]) -> Result<String, ReportError> {
 
 /// Values by the place of their columns.
 #[derive(Clone, Default)]
-struct Row(Vec<(usize, Value)>);
+struct CsvRow(Vec<(usize, Value)>);
 
 #[derive(Default)]
-struct Table {
+struct CsvTable {
     columns: Vec<String>,
     places: HashMap<String, usize>,
-    rows: Vec<Row>,
+    rows: Vec<CsvRow>,
 }
 
-impl Table {
-    fn add(&mut self, row: &mut Row, column: &str, value: Value) {
+impl CsvTable {
+    fn add(&mut self, row: &mut CsvRow, column: &str, value: Value) {
         let place = *self.places.entry(column.to_owned()).or_insert_with(|| {
             self.columns.push(column.to_owned());
             self.columns.len() - 1
@@ -57,7 +57,7 @@ impl Table {
     }
 
     /// The rows of an object: one, unless it has arrays that get rows.
-    fn rows_of(&mut self, object: &Value, prefix: &str, mut row: Row) -> Vec<Row> {
+    fn rows_of(&mut self, object: &Value, prefix: &str, mut row: CsvRow) -> Vec<CsvRow> {
         let mut arrays = Vec::new();
         self.scalars(object, prefix, &mut row, &mut arrays);
         let mut rows = Vec::new();
@@ -78,7 +78,7 @@ impl Table {
         &mut self,
         object: &'a Value,
         prefix: &str,
-        row: &mut Row,
+        row: &mut CsvRow,
         arrays: &mut Vec<(&'static str, &'static str, &'a Vec<Value>)>,
     ) {
         for (key, value) in object.as_object().into_iter().flatten() {

@@ -77,7 +77,7 @@ impl Document {
         let mut objects = Vec::new();
         let mut reader = serde_json::Deserializer::from_str(&self.json);
         while reader.end().is_err() {
-            let figures = Figures { names, left: &mut left, is_listed: false };
+            let figures = FigureSearch { names, left: &mut left, is_listed: false };
             objects.push(figures.deserialize(&mut reader).map_err(|error| wrong(&error))?);
         }
         Ok(objects)
@@ -203,7 +203,7 @@ impl<'de> Visitor<'de> for TextVisitor {
 const MAX_ELEMENTS: usize = 1_000_000;
 
 /// Reads [`Document::figures`].
-struct Figures<'a> {
+struct FigureSearch<'a> {
     names: &'a [&'a str],
     /// Elements that may still come.
     left: &'a mut usize,
@@ -211,9 +211,9 @@ struct Figures<'a> {
     is_listed: bool,
 }
 
-impl Figures<'_> {
-    fn within(&mut self, is_listed: bool) -> Figures<'_> {
-        Figures { names: self.names, left: self.left, is_listed }
+impl FigureSearch<'_> {
+    fn within(&mut self, is_listed: bool) -> FigureSearch<'_> {
+        FigureSearch { names: self.names, left: self.left, is_listed }
     }
 
     fn count<E: Error>(&mut self) -> Result<(), E> {
@@ -223,7 +223,7 @@ impl Figures<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Figures<'_> {
+impl<'de> DeserializeSeed<'de> for FigureSearch<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
@@ -231,7 +231,7 @@ impl<'de> DeserializeSeed<'de> for Figures<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Figures<'_> {
+impl<'de> Visitor<'de> for FigureSearch<'_> {
     type Value = Value;
 
     fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {

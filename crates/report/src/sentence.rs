@@ -197,9 +197,9 @@ fn of_traces(comparison: &Comparison, groups: &[Group<'_>]) -> String {
     of_cc.retain(|(_, rows)| {
         rows.len() == count && rows.iter().all(|row| row.p95.value.is_finite())
     });
-    let ccs: Vec<Ranges<'_>> =
-        of_cc.iter().map(|(cc, rows)| Ranges::of(cc, rows, has_limits)).collect();
-    let most = ccs.iter().map(Ranges::mean_used).fold(0.0, f64::max);
+    let ccs: Vec<ControllerRanges<'_>> =
+        of_cc.iter().map(|(cc, rows)| ControllerRanges::of(cc, rows, has_limits)).collect();
+    let most = ccs.iter().map(ControllerRanges::mean_used).fold(0.0, f64::max);
     let useful = ccs.iter().filter(|cc| cc.mean_used() >= MIN_SHARE_OF_BEST * most);
     let Some(lead) = useful.min_by(|a, b| a.mean_log_p95().total_cmp(&b.mean_log_p95())) else {
         return format!("{place} no controller delivered on all.");
@@ -258,7 +258,7 @@ fn transfers_over_traces(
 }
 
 /// A controller over several traces.
-struct Ranges<'a> {
+struct ControllerRanges<'a> {
     cc: &'a str,
     p95: Vec<f64>,
     /// In percent of the capacity, or in Mbit/s where some link has no limit.
@@ -266,7 +266,7 @@ struct Ranges<'a> {
     has_limits: bool,
 }
 
-impl<'a> Ranges<'a> {
+impl<'a> ControllerRanges<'a> {
     fn of(cc: &'a str, rows: &[FigureRow<'_>], has_limits: bool) -> Self {
         let used = |row: &FigureRow<'_>| if has_limits { row.utilization } else { row.throughput };
         Self {

@@ -118,9 +118,9 @@ fn flow_table(runs: &[&Run]) -> String {
             columns.push((name, unit, false, rows.iter().map(cell).collect()));
         }
     }
-    let laid_out: Vec<Column> = columns
+    let laid_out: Vec<FigureColumn> = columns
         .iter()
-        .map(|(name, unit, is_text, _)| Column {
+        .map(|(name, unit, is_text, _)| FigureColumn {
             name,
             unit,
             text: |_| String::new(),
@@ -164,14 +164,14 @@ fn video_cells(video: Option<&VideoFigures>) -> [String; 5] {
     ]
 }
 
-struct Column {
+struct FigureColumn {
     name: &'static str,
     unit: &'static str,
     text: fn(&FigureRow<'_>) -> String,
     is_text: bool,
 }
 
-type Figure = (
+type FigureForms = (
     &'static str,
     &'static str,
     fn(&FigureRow<'_>) -> Cell,
@@ -180,7 +180,7 @@ type Figure = (
 );
 
 /// Name, unit, figure, its text, the text of its interval.
-const FIGURES: [Figure; 7] = [
+const FIGURES: [FigureForms; 7] = [
     (
         "throughput",
         "Mbit/s",
@@ -227,8 +227,8 @@ fn of_transfers(row: &FigureRow<'_>, decimals: usize, of: fn(&TransferSummary) -
     fixed(if transfers.complete > 0 { of(transfers) } else { f64::NAN }, decimals)
 }
 
-fn columns(rows: &[FigureRow<'_>]) -> Vec<Column> {
-    let words = |name, text| Column { name, unit: "", text, is_text: true };
+fn columns(rows: &[FigureRow<'_>]) -> Vec<FigureColumn> {
+    let words = |name, text| FigureColumn { name, unit: "", text, is_text: true };
     let mut columns = vec![words("cc", |row| row.cc.to_owned())];
     if rows.iter().any(|row| row.trace != rows[0].trace) {
         columns.push(words("trace", |row| row.trace.to_owned()));
@@ -236,20 +236,20 @@ fn columns(rows: &[FigureRow<'_>]) -> Vec<Column> {
     if rows.iter().any(|row| row.seed != rows[0].seed) {
         let text: fn(&FigureRow<'_>) -> String =
             |row| row.seed.map_or(String::new(), |s| s.to_string());
-        columns.push(Column { name: "seed", unit: "", text, is_text: false });
+        columns.push(FigureColumn { name: "seed", unit: "", text, is_text: false });
     }
     let has_flows = rows.iter().any(|row| row.flows > 1);
     for (name, unit, figure, text, interval) in FIGURES {
         if name == "Jain" && !has_flows {
             continue;
         }
-        columns.push(Column { name, unit, text, is_text: false });
+        columns.push(FigureColumn { name, unit, text, is_text: false });
         if rows.iter().any(|row| figure(row).half_width.is_some()) {
-            columns.push(Column { name: "±", unit, text: interval, is_text: false });
+            columns.push(FigureColumn { name: "±", unit, text: interval, is_text: false });
         }
     }
     if rows.iter().any(|row| row.transfers.is_some()) {
-        columns.extend(TRANSFER_COLUMNS.map(|(name, unit, text)| Column {
+        columns.extend(TRANSFER_COLUMNS.map(|(name, unit, text)| FigureColumn {
             name,
             unit,
             text,
@@ -257,7 +257,7 @@ fn columns(rows: &[FigureRow<'_>]) -> Vec<Column> {
         }));
     }
     if rows.iter().any(|row| row.video.is_some()) {
-        columns.extend(VIDEO_COLUMNS.map(|(name, unit, text)| Column {
+        columns.extend(VIDEO_COLUMNS.map(|(name, unit, text)| FigureColumn {
             name,
             unit,
             text,
@@ -269,8 +269,8 @@ fn columns(rows: &[FigureRow<'_>]) -> Vec<Column> {
             |row| row.wall_s.map_or(String::new(), |s| fixed(s, 3));
         let speed: fn(&FigureRow<'_>) -> String =
             |row| row.speed.map_or(String::new(), |s| fixed(s, 2));
-        columns.push(Column { name: "wall", unit: "s", text: seconds, is_text: false });
-        columns.push(Column { name: "speed", unit: "Mpkt/s", text: speed, is_text: false });
+        columns.push(FigureColumn { name: "wall", unit: "s", text: seconds, is_text: false });
+        columns.push(FigureColumn { name: "speed", unit: "Mpkt/s", text: speed, is_text: false });
     }
     columns
 }
@@ -283,7 +283,7 @@ fn half(cell: Cell, decimals: usize) -> String {
     cell.half_width.map_or(String::new(), |half| fixed(half, decimals))
 }
 
-fn lay_out(columns: &[Column], cells: &[Vec<String>], lines: usize) -> String {
+fn lay_out(columns: &[FigureColumn], cells: &[Vec<String>], lines: usize) -> String {
     let width = |cells: &Vec<String>| cells.iter().map(|cell| cell.chars().count()).max();
     let widths: Vec<usize> = cells.iter().map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();

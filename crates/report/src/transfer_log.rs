@@ -26,7 +26,7 @@ pub struct TransferLog {
 }
 
 /// A transfer and its run.
-type Row<'a> = (u32, &'a Run, &'a Transfer);
+type TransferRow<'a> = (u32, &'a Run, &'a Transfer);
 
 impl TransferLog {
     /// A log that will be at `path`.
@@ -50,7 +50,7 @@ impl TransferLog {
 
 fn encoded(aside: Aside, runs: &[Run]) -> Result<Aside, ParquetError> {
     let of_run = |(at, run)| move |transfer| (at, run, transfer);
-    let rows: Vec<Row<'_>> =
+    let rows: Vec<TransferRow<'_>> =
         (0..).zip(runs).flat_map(|of| of.1.transfers.iter().map(of_run(of))).collect();
     let columns = columns(&rows);
     let field = |(name, is_optional, column): &(_, bool, ArrayRef)| {
@@ -71,12 +71,12 @@ fn properties() -> WriterProperties {
 }
 
 /// The columns: their names, whether values may be missing, and the values.
-fn columns(rows: &[Row<'_>]) -> Vec<(&'static str, bool, ArrayRef)> {
-    let text = |of: fn(&Row<'_>) -> String| -> ArrayRef {
+fn columns(rows: &[TransferRow<'_>]) -> Vec<(&'static str, bool, ArrayRef)> {
+    let text = |of: fn(&TransferRow<'_>) -> String| -> ArrayRef {
         let texts: Vec<String> = rows.iter().map(of).collect();
         Arc::new(texts.iter().map(|text| &**text).collect::<DictionaryArray<Int32Type>>())
     };
-    let count = |of: fn(&Row<'_>) -> u64| -> ArrayRef {
+    let count = |of: fn(&TransferRow<'_>) -> u64| -> ArrayRef {
         Arc::new(UInt64Array::from_iter_values(rows.iter().map(of)))
     };
     let number = |of: fn(&Transfer) -> Option<f64>| -> ArrayRef {

@@ -75,7 +75,7 @@ fn locked(flows: &SharedFlows) -> MutexGuard<'_, Option<WatchedFlows>> {
 impl EventFlows {
     /// A connection is under control from now on.
     pub(crate) fn opened(&self, number: u64, flow: FlowHandle) {
-        let watched = WatchedFlow { watch: flow.watch(), flow, missed: 0 };
+        let watched = ReportedFlow { watch: flow.watch(), flow, missed: 0 };
         self.with(|flows| drop(flows.flows.insert(number, watched)));
     }
 
@@ -94,13 +94,13 @@ impl EventFlows {
 struct WatchedFlows {
     log: EventLog<Box<dyn Write + Send>>,
     cc: String,
-    flows: BTreeMap<u64, WatchedFlow>,
+    flows: BTreeMap<u64, ReportedFlow>,
     /// From one state to the next.
     every: Duration,
     state_at: Instant,
 }
 
-struct WatchedFlow {
+struct ReportedFlow {
     watch: FlowWatch,
     flow: FlowHandle,
     /// How many events have been reported as missing.
@@ -138,7 +138,7 @@ impl WatchedFlows {
     }
 }
 
-impl WatchedFlow {
+impl ReportedFlow {
     fn write_events(&mut self, log: &mut EventLog<Box<dyn Write + Send>>, flow: u64, cc: &str) {
         let source = EventFlow { run: None, flow, cc };
         let missed = self.flow.missed_events();

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use cellpace_base::{ParamSet, Random, Span, Time, params, split_name};
-use cellpace_path::queue::Bottleneck;
+use cellpace_path::queue::{Bottleneck, Drops};
 use cellpace_path::schedule::Schedule;
 use cellpace_path::{
-    DropReason, Fate, Handover, OPPORTUNITY_BYTES, Packet, PacketRecord, Queue, QueueSpec,
-    SharedLink, TraceSpec, interrupted,
+    Fate, Handover, OPPORTUNITY_BYTES, Packet, PacketRecord, Queue, QueueSpec, SharedLink,
+    TraceSpec, interrupted,
 };
 
 use crate::SimError;
@@ -59,7 +59,7 @@ params! {
 
 params! {
     /// No parameters at all.
-    struct NoParams {}
+    struct NoSchedulerParams {}
 }
 
 impl std::str::FromStr for Scheduler {
@@ -69,7 +69,7 @@ impl std::str::FromStr for Scheduler {
     fn from_str(text: &str) -> Result<Self, SimError> {
         let split = split_name(text.trim());
         let wrong = |error: cellpace_base::ParamError| SimError::Invalid(error.to_string());
-        let plain = |scheduler| NoParams::parse(split.name, split.rest).map(|_| scheduler);
+        let plain = |scheduler| NoSchedulerParams::parse(split.name, split.rest).map(|_| scheduler);
         match split.name {
             "rr" => plain(Self::RoundRobin).map_err(wrong),
             "max" => plain(Self::MaxRate).map_err(wrong),
@@ -158,7 +158,7 @@ const USER_STREAM: u64 = 3000;
 
 /// A channel as bytes per TTI. The bytes of an opportunity are spread over the time since the one
 /// before, so that a user at 5 Mbit/s has 625 bytes in every TTI of 1 ms and not 1500 in some: a
-/// scheduler would otherwise prefer whoever happens to have an opportunity.
+/// scheduler would otherwise prefer the user that happens to have an opportunity.
 struct Channel {
     schedule: Box<dyn Schedule>,
     tti: u64,
@@ -195,6 +195,7 @@ impl Channel {
         if gone > SPREAD {
             self.skip_to(tti.saturating_sub(SPREAD) * self.tti);
         }
+        // An opportunity up to SPREAD TTIs ahead may put bytes into this one.
         let ahead = (tti + 1 + SPREAD) * self.tti;
         while let Some(at) = self.next().filter(|at| *at <= ahead) {
             self.spread(at);
@@ -207,7 +208,7 @@ impl Channel {
         self.schedule.peek().map(Time::as_nanos)
     }
 
-    /// Leaves out what nobody waited for.
+    /// Leaves out opportunities for which no packet waited.
     fn skip_to(&mut self, nanos: u64) {
         if nanos > self.last {
             self.schedule.skip_through(Time::from_nanos(nanos));
@@ -242,10 +243,8 @@ impl Channel {
     }
 }
 
-type Drops = Vec<(Packet, DropReason)>;
-
 /// A cell at run time: takes packets and serves them at the end of each TTI.
-pub(crate) struct Cell {
+pub(crate) struct RadioCell {
     tti: Span,
     scheduler: Scheduler,
     users: Vec<User>,
@@ -271,7 +270,7 @@ struct User {
     bytes: f64,
 }
 
-impl Cell {
+impl RadioCell {
     /// An idle cell. `user_of` has the user of each flow; `rtt` is that of the path, in the mean.
     pub(crate) fn new(
         spec: &CellSpec,
@@ -306,11 +305,13 @@ impl Cell {
         })
     }
 
-    /// TTIs that ended up to `now` served nobody, and their bytes are gone.
+    /// TTIs that ended up to `now` served no user, and their bytes are gone.
     fn pass_idle(&mut self, now: Time) {
         let ended = (now - Time::ZERO).as_nanos() / self.tti.as_nanos();
         let passed = ended.saturating_sub(self.next_tti);
         self.next_tti += passed;
+        // The mean decays over idle TTIs as over busy ones, or a pause would keep an old share
+        // alive.
         let kept = (1.0 - self.weight()).powi(i32::try_from(passed).unwrap_or(i32::MAX));
         self.users.iter_mut().for_each(|user| user.served *= kept);
     }
@@ -340,15 +341,16 @@ impl Cell {
             let used = user.send(end, left, fates, &mut self.drops);
             user.served += weight * used * user.bytes;
             left -= used;
+            // The search for the next user begins behind this one, which breaks ties in turn.
             self.last = index;
-            // Whoever has more data has used all of the TTI.
+            // A user with more data has used all of the TTI.
             user.bytes = 0.0;
         }
         self.report_drops(end, fates);
     }
 
-    /// Whom the scheduler prefers among those who have data and a channel, in the order of their
-    /// turns where it prefers nobody.
+    /// The user that the scheduler prefers among those with data and a channel; where it prefers
+    /// none, the next in turn.
     fn choose(&self) -> Option<usize> {
         let users = self.users.len();
         let in_turn = (1..=users).map(|step| (self.last + step) % users);
@@ -359,9 +361,10 @@ impl Cell {
                 continue;
             }
             let merit = match self.scheduler {
+                // The users are looked at in turn already, so the first with data is the one.
                 Scheduler::RoundRobin => return Some(index),
                 Scheduler::MaxRate => user.bytes,
-                // Proportional fairness: r / T, and first whoever was never served.
+                // Proportional fairness: r / T, and first a user that was never served.
                 Scheduler::ProportionalFair { .. } => user.bytes / user.served.max(1e-9),
             };
             if best.is_none_or(|(_, other)| merit > other) {
@@ -388,9 +391,10 @@ impl Cell {
     }
 }
 
-impl SharedLink for Cell {
+impl SharedLink for RadioCell {
     fn push_at(&mut self, now: Time, packet: Packet, fates: &mut Vec<PacketRecord>) {
         if self.waiting == 0 {
+            // TTIs without data passed unused: what they offered cannot be sent later.
             self.pass_idle(now);
         }
         self.users[self.user_of[packet.flow as usize]].queue.enqueue(now, packet, &mut self.drops);
@@ -466,6 +470,7 @@ impl User {
                 return left;
             }
             room = (room - needs).max(0.0);
+            // At the end of the TTI: a transport block is there as a whole.
             packet.departed_at = end;
             fates.push(PacketRecord { packet, fate: Fate::Delivered });
         }

@@ -66,10 +66,12 @@ impl Connection {
             start: now,
             random: Random::seeded(random.bits(), u64::from(generation)),
         };
+        // Each call draws a seed: sender and receiver have random sources of their own.
         let own = setup();
         let controller = connect(cc.build(own.clone()), &own);
         let rtt = RttEstimator::default().with_rule(ends.rto_rule);
         let mut sender = PacedSender::with_rtt(controller, now, rtt);
+        // Every simulated path can carry ECN: whether packets do is the controller's decision.
         sender.use_ecn();
         Self {
             generation,
@@ -124,6 +126,8 @@ impl Connection {
                 self.sender.rest();
                 return;
             }
+            // The size is asked before anything is taken: a packet that may not leave stays in its
+            // place.
             let bytes = self.source.next_bytes(retransmission);
             if !self.sender.ready(now, bytes) {
                 return;
@@ -186,6 +190,7 @@ impl Connection {
     #[inline]
     fn send_one(&mut self, now: Time, flow: u32, bytes: u64, retransmission: bool) -> Packet {
         let lost = if retransmission { self.sender.sent_mut().next_lost() } else { None };
+        // Lost data goes first, as in TCP: the receiver cannot use what lies behind a gap.
         let data = lost.unwrap_or_else(|| self.source.take());
         self.retransmissions += u64::from(lost.is_some());
         let sending = Sending {
@@ -193,6 +198,7 @@ impl Connection {
             bytes,
             data,
             retransmission: lost.is_some(),
+            // Lost data waits to be sent, too: the application is not what limits the sender.
             app_limited: !self.source.has_more() && !self.sender.sent_mut().has_lost(),
         };
         let ecn = self.sender.ecn();
@@ -200,6 +206,8 @@ impl Connection {
         if let Some(transfers) = &mut self.transfers {
             match self.relayed {
                 None => transfers.tally.on_sent(now, self.sender.sent().in_flight()),
+                // Behind a proxy its own leg counts what is in flight; only the beginning is the
+                // server's.
                 Some(_) => transfers.tally.begin(now),
             }
         }
@@ -392,6 +400,7 @@ impl Connection {
 
     /// Stops sending; acks still count.
     pub(crate) fn close(&mut self) {
+        // Acks still count, so that the last losses and RTTs are in the figures.
         self.source.open = false;
         self.sender.rest();
     }

@@ -202,6 +202,7 @@ impl Scenario {
     pub fn from_toml(name: &str, text: &str, files: &mut TraceFiles<'_>) -> Result<Self, SimError> {
         let place = TomlText { file: name, text };
         let mut table = DeTable::parse(text).map_err(|error| place.syntax(&error))?;
+        // Taken out first: the rest of the document refuses fields that it does not know.
         let mut written = place.link_fields(table.get_mut())?;
         let links = place.links(table.get_mut())?;
         let document = ScenarioToml::deserialize(toml::Deserializer::from(table))
@@ -215,6 +216,7 @@ impl Scenario {
             chain,
             ..Self::default()
         };
+        // The default has a trace, but a scenario that names none is refused.
         scenario.link.down.trace = None;
         scenario.link.set_handovers(handovers);
         place.link(&written, &mut scenario.link, files)?;
@@ -229,6 +231,7 @@ impl Scenario {
             scenario.duration = trace.default_duration();
         }
         let mut from = Span::ZERO;
+        // After all traces are read, as it shifts each of them.
         place.read(&document.from, "from", &mut from, parse_span)?;
         scenario.start_traces_at(from);
         place.read(&document.send_jitter, "send_jitter", &mut scenario.send_jitter, str::parse)?;
@@ -308,6 +311,7 @@ impl TomlText<'_> {
             }
             links.push((name.into_inner().into_owned(), span, written));
         }
+        // TOML's tables have no order, but links in series do: that in which they are written.
         links.sort_by_key(|(_, span, _)| span.start);
         Ok(links)
     }
@@ -326,6 +330,7 @@ impl TomlText<'_> {
             return Err(self.wrong(span, &format!("path.{name}"), &why));
         }
         let last = links.pop();
+        // `links` is without the last one here: empty means that there is one link or none.
         if let (true, Some(pep)) = (links.is_empty(), pep) {
             let why = "a proxy stands between two links: write [path.NAME] for each of them";
             return Err(self.wrong(&pep.span(), "pep", &why));

@@ -161,6 +161,7 @@ impl SimFlow {
     /// Sends what may leave, and ends files that have arrived.
     pub(crate) fn pump(&mut self, now: Time, send: &mut impl FnMut(Packet) -> bool) {
         let mut place = 0;
+        // By place, since a connection that is done leaves the list during the loop.
         while let Some(connection) = self.connections.get_mut(place) {
             if now >= self.stop {
                 // An ack may come at that very instant, before the flow's own timer.
@@ -179,6 +180,7 @@ impl SimFlow {
     #[inline]
     pub(crate) fn connection_of(&mut self, generation: u16) -> Option<&mut Connection> {
         let is_it = |connection: &Connection| connection.generation == generation;
+        // From the end: packets nearly always belong to the newest connection.
         let place = self.connections.iter().rposition(is_it)?;
         self.connections.get_mut(place)
     }
@@ -250,10 +252,13 @@ impl SimFlow {
 
     /// Begins, answers and gives up what is due of the transfers.
     fn step_transfers(&mut self, now: Time, connect: &mut WrapController<'_>) {
+        // Taken out, since opening a connection needs the flow while the transfers are asked.
         let Some(mut transfers) = self.transfers.take() else { return };
         while let Some(demand) = transfers.poll(now, !self.connections.is_empty()) {
             match demand {
                 Demand::Send { transfer, bytes, handshake_rtt } => {
+                    // A kept connection carries the next transfer with the window that it has
+                    // learnt.
                     if !transfers.keeps() || self.connections.is_empty() {
                         self.open(now, PieceSource::transfers(transfers.keeps()), connect);
                     }
@@ -301,6 +306,8 @@ impl SimFlow {
                         connection.begin_video(&video, now, random);
                     }
                 }
+                // A frame is captured whatever the network does; the source drops what it cannot
+                // send in time.
                 let next = self.connections.last_mut().and_then(|video| video.capture(now));
                 self.next = Some(next.unwrap_or(Time::MAX).min(self.stop));
             }
@@ -324,6 +331,7 @@ impl SimFlow {
 
     fn open(&mut self, now: Time, source: PieceSource, connect: &mut WrapController<'_>) {
         let Some(cc) = &self.spec.cc else { return };
+        // 65 536 connections later a number comes again, when no packet of its first is in flight.
         self.opened = self.opened.wrapping_add(1);
         let generation = self.opened;
         let connection =
@@ -367,6 +375,8 @@ impl SimFlow {
         }
         self.cross.packets += 1;
         let sent = self.cross.packets.saturating_mul(u64::from(OPPORTUNITY_BYTES));
+        // Also for a packet that the host refused: an application sends at its rate whatever
+        // happens.
         self.next = Some((self.spec.start + rate.time_for(sent)).min(self.stop));
     }
 

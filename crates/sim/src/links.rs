@@ -7,7 +7,7 @@ use cellpace_base::{Random, Span, Time};
 use cellpace_measure::{DelaySketch, MeasuredWindow, SegmentFigures};
 use cellpace_path::{DelaySpec, Fate, Handover, PacketRecord, Path, PathSpec};
 
-use crate::cell::Cell;
+use crate::cell::RadioCell;
 use crate::chain_spec::{ChainSpec, LinkRoute, SegmentSpec};
 use crate::flow::OwnDelay;
 use crate::send_jitter::{longest_delays, longest_delays_in_cell};
@@ -106,6 +106,7 @@ impl Links {
         }
         let queued = record.queue_delay();
         let packet = &mut record.packet;
+        // Packets of one flow may be on several links at once, so each is found by its own number.
         let key = (packet.flow, packet.id);
         let before = match is_copy {
             true => self.carried.get(&key).copied(),
@@ -136,6 +137,8 @@ impl Links {
                 tally.queue.record(record.queue_delay());
             }
             Fate::Dropped(_) => tally.lost += 1,
+            // A copy takes no capacity of the link (see `ImpairSpec`), so it has no part in its
+            // rate.
             Fate::Duplicate => {}
         }
     }
@@ -154,9 +157,9 @@ impl Links {
 }
 
 /// Paths towards the receivers, and the ways back over the same links.
-type Directions = (Vec<Path>, Vec<Path>);
+type BuiltPaths = (Vec<Path>, Vec<Path>);
 
-fn one_link(scenario: &Scenario, delays: &DelaySplit) -> Result<Directions, SimError> {
+fn one_link(scenario: &Scenario, delays: &DelaySplit) -> Result<BuiltPaths, SimError> {
     let mut down = last_down(scenario, &forward_spec(scenario, delays))?;
     let mut up = reverse_spec(scenario, delays).build_reverse(scenario.seed)?;
     if delays.is_behind {
@@ -170,7 +173,7 @@ fn in_series(
     chain: &ChainSpec,
     routes: &[LinkRoute],
     delays: &DelaySplit,
-) -> Result<Directions, SimError> {
+) -> Result<BuiltPaths, SimError> {
     let (mut down, mut up) = (Vec::new(), Vec::new());
     // The senders are in front of the links; behind a proxy there are others.
     let behind = chain.proxy.is_none().then_some(scenario.trace());
@@ -239,14 +242,14 @@ fn last_down(scenario: &Scenario, spec: &PathSpec) -> Result<Path, SimError> {
     Ok(path)
 }
 
-fn cell(scenario: &Scenario) -> Result<Option<Cell>, SimError> {
+fn cell(scenario: &Scenario) -> Result<Option<RadioCell>, SimError> {
     let Some(spec) = &scenario.cell else { return Ok(None) };
     let user =
         |name: &Option<String>| name.as_deref().and_then(|name| spec.user(name)).unwrap_or(0);
     let of_pings = scenario.pings.iter().map(|ping| user(&ping.user));
     let users = scenario.flows.iter().map(|flow| user(&flow.user)).chain(of_pings).collect();
     let channel = (scenario.trace(), scenario.handovers());
-    Cell::new(spec, users, channel, scenario.link.rtt().mean(), scenario.seed).map(Some)
+    RadioCell::new(spec, users, channel, scenario.link.rtt().mean(), scenario.seed).map(Some)
 }
 
 fn forward_spec(scenario: &Scenario, delays: &DelaySplit) -> PathSpec {
@@ -292,6 +295,8 @@ impl DelaySplit {
         let own = scenario.flows.iter().filter_map(|flow| flow.rtt).min();
         let own = own.filter(|_| scenario.chain.is_none());
         let one_rtt = scenario.has_one_rtt();
+        // The path has the smallest RTT of all, and flows add what is theirs: no delay is below
+        // zero.
         let shared = own.map(|own| (general, if one_rtt { general.min(own) } else { general }));
         let is_behind = scenario.bottleneck.host().is_some() && scenario.chain.is_none();
         let rtt: DelaySpec = match shared {

@@ -115,6 +115,7 @@ impl PieceSource {
 
     /// Drops what has not been taken.
     pub(crate) fn drop_untaken(&mut self) {
+        // The numbers of dropped pieces stay unused, so that acks of later ones still match.
         self.next_piece = self.pieces;
         self.short.clear();
     }
@@ -178,6 +179,7 @@ impl PieceSource {
 
     /// A piece was acknowledged.
     pub(crate) fn arrived(&mut self, piece: u64) {
+        // An endless source keeps no account, which would grow for as long as it runs.
         if self.pieces != u64::MAX && piece < self.next_piece {
             self.done.insert(piece);
         }

@@ -92,6 +92,7 @@ impl PingSeries {
     pub(crate) fn finish(self, window: MeasuredWindow) -> PingFigures {
         let (mut sketch, mut sent) = (DelaySketch::new(), 0);
         for (number, rtt) in (0..).zip(&self.rtts) {
+            // By the time of sending, so that a request counts or not whatever becomes of it.
             if Time::ZERO + self.spec.every * number >= window.skip {
                 sent += 1;
                 rtt.iter().for_each(|rtt| sketch.record(*rtt));

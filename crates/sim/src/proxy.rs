@@ -123,6 +123,7 @@ impl SplitProxy {
     }
 
     pub(crate) fn end_relay(&mut self, index: usize) {
+        // Figures are those of all connections, also of the ones that are over.
         self.past += self.relays.remove(index).radio.own_counts();
     }
 
@@ -157,6 +158,7 @@ impl SplitProxy {
         let ask = |probe: &mut WindowProbe| {
             let id = u64::from(probe.generation) << 48 | WindowProbe::MARK;
             probe.at = now + probe.wait;
+            // Backs off as retransmissions do (RFC 9293 section 3.8.6.1).
             probe.wait = (probe.wait * 2).min(WindowProbe::MAX_WAIT);
             Packet::new(id, probe.flow as u32, ACK_BYTES, now)
         };

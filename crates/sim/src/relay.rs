@@ -55,6 +55,7 @@ impl Relay {
         random: &mut Random,
         connect: &mut WrapController<'_>,
     ) -> Self {
+        // It grows for as long as the server sends: only the flow's connection knows the end.
         let source = PieceSource::transfers(true);
         let mut radio = Connection::new(&spec.cc, now, source, ends, generation, random, connect);
         radio.note_received();
@@ -76,9 +77,11 @@ impl Relay {
     /// A piece came over the wired leg; what is in order now goes to the radio leg.
     pub(crate) fn on_piece(&mut self, now: Time, piece: u64, packet: &Packet) {
         let in_order = self.released + self.handed.len() as u64;
+        // A piece below that was handed on already: the server sent it again without need.
         let Some(index) = piece.checked_sub(in_order) else { return };
         let index = index as usize;
         if index >= self.ahead.len() {
+            // Bounded by what the proxy has offered; without a limit the run ends by `PacketRoom`.
             self.ahead.resize(index + 1, None);
         }
         if self.ahead[index].is_some() {
@@ -90,6 +93,8 @@ impl Relay {
         while let Some(Some(held)) = self.ahead.front().copied() {
             self.ahead.pop_front();
             self.radio.append_piece(held.payload);
+            // The time in the proxy counts from here: before, a gap in front of the piece held it
+            // up.
             self.handed.push_back(HeldPiece { in_order_at: now, ..held });
         }
     }
@@ -118,6 +123,7 @@ impl Relay {
             self.left = self.left.saturating_sub(1);
             self.held -= 1;
         }
+        // Not for each packet, as a receiver avoids silly windows (RFC 9293 section 3.8.6.2.2).
         self.limit() - self.offered >= (self.room / 2).clamp(1, 2)
     }
 

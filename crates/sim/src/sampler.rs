@@ -57,6 +57,7 @@ impl SeriesSampler {
 
     fn take_windows(&mut self, flows: &[impl SampledFlow]) {
         for ((cwnds, rtos), flow) in self.cwnd.iter_mut().zip(&mut self.rto_ms).zip(flows) {
+            // A bin without a connection has no value, which is not the same as zero.
             let (mut cwnd, mut rto_ms) = (f32::NAN, f32::NAN);
             if flow.is_open() {
                 flow.look(&mut |sample| {
@@ -67,6 +68,7 @@ impl SeriesSampler {
             cwnds.push(cwnd);
             rtos.push(rto_ms);
         }
+        // Internal values of one flow only: they would be a chart each for every flow.
         if let [flow] = flows {
             self.inspect(flow);
         }

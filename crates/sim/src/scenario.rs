@@ -188,6 +188,8 @@ impl Scenario {
     pub(crate) fn drawn(&self) -> Self {
         let trace = self.trace().drawn(self.seed, self.duration);
         let mut handovers = self.handovers().to_vec();
+        // In a cell users have traces of their own, and a radio layer's handovers would be one
+        // user's.
         if self.cell.is_none() {
             handovers.extend(trace.handovers(self.end()));
         }
@@ -195,12 +197,14 @@ impl Scenario {
         drawn.link.down.trace = Some(trace);
         for (flow, index) in drawn.flows.iter_mut().zip(0..) {
             let Some(after) = flow.start_after else { continue };
+            // A stream for each flow: another flow in the scenario does not move these starts.
             flow.start += after.draw(&mut Random::seeded(self.seed, STARTS_STREAM + index));
         }
         for (plan, index) in self.handover_plans.iter().zip(0..) {
             let mut random = Random::seeded(self.seed, HANDOVERS_STREAM + index);
             handovers.extend(plan.draw(self.end(), &mut random));
         }
+        // Fixed handovers alone were checked to be in order and apart.
         if !self.handover_plans.is_empty() {
             handovers.sort_by_key(|handover| handover.at);
             let mut over = Time::ZERO;
@@ -290,7 +294,7 @@ impl Scenario {
     }
 
     /// Refuses a path over which no packet or no acknowledgment ever arrives. A simulation can have
-    /// one; whoever writes a scenario by hand has made a mistake.
+    /// one; in a scenario that a person wrote it is a mistake.
     ///
     /// # Errors
     /// When a rate is always zero, a loss is always 100 %, or the RTT above an hour.

@@ -15,6 +15,7 @@ pub(crate) fn longest_delays<'a>(
         return Vec::new();
     }
     let of_link = |link: &TraceSpec| scenario.send_jitter.longest(link.mean_rate(scenario.seed));
+    // By the slowest link, since that is the queue in which packets meet.
     let longest = links.map(of_link).max().unwrap_or(Span::ZERO);
     vec![longest; scenario.flows.len()]
 }

@@ -96,6 +96,7 @@ impl Simulation {
         mut build: impl FnMut(u32, &FlowSpec) -> Result<Option<Box<dyn FlowEnds>>, E>,
     ) -> Result<Self, E> {
         scenario.check()?;
+        // Once, since the run and its capacity are both built from the trace that was drawn.
         let scenario = scenario.drawn();
         let mut ends = Vec::new();
         for (index, flow) in (0..).zip(&scenario.flows) {

@@ -26,6 +26,7 @@ impl Timers {
         let Some(deadline) = deadline else { return };
         if deadline < self.armed[flow] {
             self.armed[flow] = deadline;
+            // Ties go to the flow with the smaller number, so that a run is the same each time.
             self.heap.push(Reverse((deadline, flow)));
         }
     }
@@ -36,6 +37,7 @@ impl Timers {
 
     pub(crate) fn pop(&mut self) -> Option<usize> {
         let Reverse((time, flow)) = self.heap.pop()?;
+        // An older entry of the flow may be left in the heap: only the earliest is the armed one.
         if self.armed[flow] == time {
             self.armed[flow] = Time::MAX;
         }

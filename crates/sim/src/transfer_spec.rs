@@ -68,7 +68,7 @@ pub(crate) const MAX_TRANSFERS: u64 = 1_000_000;
 pub(crate) const CONTROL_BYTES: u32 = 60;
 /// A request is one packet.
 const MAX_REQUEST: u64 = 1500;
-/// Nobody downloads more at once.
+/// A terabyte: more than any download of one file.
 const MAX_SIZE: u64 = 1 << 40;
 /// A list of sizes, one a line.
 const MAX_LIST_BYTES: u64 = 16 << 20;
@@ -105,6 +105,7 @@ impl TransferSpec {
             let (key, value) = part
                 .split_once('=')
                 .ok_or_else(|| format!("`{part}` is no `key=value`; keys are {KEYS}"))?;
+            // Keys of the distribution follow its name, so they are put back behind it.
             if SIZE_KEYS.contains(&key.trim()) {
                 size = format!("{size},{part}");
             } else {
@@ -133,6 +134,7 @@ impl TransferSpec {
             paced |= matches!(key, "gap" | "every");
             counted |= key == "count";
         }
+        // Downloads in a rhythm go on until the flow stops, unless their number was given.
         if paced && !counted {
             spec.count = None;
         }

@@ -104,6 +104,8 @@ impl TransferTally {
             record.mean_rtt_ms = Some(mean_ms(self.rtt_sum));
             record.self_inflicted_ms = Some(match self.base_rtt {
                 Some(_) => mean_ms(self.above_base),
+                // Without a handshake the smallest RTT of the transfer itself stands for the
+                // path's.
                 None => {
                     round_ms(self.rtt_sum.as_millis_f64() / self.rtts as f64 - min.as_millis_f64())
                 }

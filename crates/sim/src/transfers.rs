@@ -145,6 +145,7 @@ impl Transfers {
     /// When the next one begins, unless it waits for the one before.
     fn waiting_start(&self) -> Option<Time> {
         let is_busy = |transfer: &ActiveTransfer| transfer.phase != TransferPhase::Received;
+        // One connection carries one transfer at a time, as HTTP/1.1 does.
         let waits = self.spec.keep && self.active.iter().any(is_busy);
         self.next_start.filter(|_| !waits)
     }
@@ -284,6 +285,7 @@ impl Transfers {
         if leg.place != awaited {
             return;
         }
+        // SYN to SYN-ACK: the one round trip that both ends measure before any data.
         if leg.place == 1 && active.legs.len() > 1 {
             active.record.handshake_rtt_ms = Some(round_ms((now - sent_at).as_millis_f64()));
         }
@@ -330,6 +332,7 @@ impl Transfers {
         let mut active = self.active.remove(place);
         let Some(tally) = tally else { return };
         let begin = match tally.first_sent() {
+            // Nothing goes before the data: time counts from its first packet.
             Some(first) if active.legs.is_empty() => first,
             _ => active.began,
         };
@@ -352,6 +355,7 @@ impl Transfers {
 
     /// The records, in the order in which the transfers began.
     pub(crate) fn finish(mut self) -> Vec<Transfer> {
+        // What has not begun to send is reported as it is, without an end.
         self.stop();
         self.finished.sort_by_key(|record| record.index);
         self.finished

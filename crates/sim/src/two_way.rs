@@ -219,6 +219,7 @@ impl LoopEnd {
             app_limited: false,
             retransmission: false,
         });
+        // Any packet carries the newest forecast, so each one puts the heartbeat off.
         self.heartbeat_at = now + HEARTBEAT;
         let packet = Packet::new(number, self.flow, bytes as u32, now);
         send(Packet { tag: stamp.wire, ..packet }, self.report.clone());

@@ -139,6 +139,7 @@ impl World {
             }
         }
         let mut timers = Timers::new(flows.len());
+        // A flow's first deadline is its start: this is what sets a run going.
         for (index, flow) in flows.iter().enumerate() {
             timers.arm(index, flow.next_deadline());
         }
@@ -188,10 +189,15 @@ impl World {
         until: Time,
         observer: &mut impl Observer,
     ) -> Result<(), SimError> {
+        // What is in flight at the end of a run never arrives: figures end with the run.
         let until = until.min(self.end);
         let interval = observer.interval().filter(|interval| !interval.is_zero());
+        // Multiples of virtual time: a run that is advanced in steps shows flows at the same
+        // instants.
         self.show_at = interval.map(|interval| next_multiple(self.now, interval));
         loop {
+            // Senders stop by themselves when the room is full, so a look before each event is
+            // enough.
             if self.room.is_full() {
                 return Err(self.room.error(self.now));
             }
@@ -208,6 +214,7 @@ impl World {
                 self.show_at = interval.map(|interval| next + interval);
             }
         }
+        // Time goes on without events, too, so that callers that advance by time come to the end.
         self.now = self.now.max(until);
         Ok(())
     }
@@ -219,6 +226,7 @@ impl World {
         let path_change = or_never(self.path_changes.front().copied());
         let (timer, show) = (or_never(self.timers.next()), or_never(self.show_at));
         let ends = self.with_ends.iter().filter_map(|index| self.ends(*index));
+        // Other stacks may name a deadline in the past: time must not go back.
         let ends = ends.map(FlowEnds::next_deadline).min().unwrap_or(Time::MAX).max(self.now);
         let proxy = self.proxy.as_ref().map_or(Time::MAX, |proxy| proxy.next_deadline());
         self.links
@@ -249,11 +257,13 @@ impl World {
         }
         // What answers a delivery over no distance at all comes after the timers of this instant.
         let is_up_due = self.links.is_up_due(now);
+        // In the order of data: a packet crosses several links without delay in one instant.
         for link in 0..self.links.down.len() {
             if is_due(&self.links.down[link], now) {
                 self.advance_down(link, observer);
             }
         }
+        // Likewise against the order of data, in which acks travel.
         for link in (0..self.links.up.len()).rev() {
             if is_up_due && is_due(&self.links.up[link], now) {
                 self.advance_up(link, observer);
@@ -269,6 +279,8 @@ impl World {
         if self.proxy.is_some() {
             self.run_proxy();
         }
+        // A flow without a limit would send for ever in one instant: a full room ends the run
+        // instead.
         while self.timers.next().is_some_and(|time| time <= now) && !self.room.is_full() {
             self.fire_timer(observer);
         }
@@ -301,6 +313,7 @@ impl World {
         ];
         let Some(ends) = other_ends else { return };
         let turned = ends.turn(now, &mut |direction, packet| {
+            // Only data leaves the sending host, so only data waits in its queue.
             let host = host.as_mut().filter(|_| direction == 0);
             if host.is_some_and(|host| !host.admit_plain(u64::from(packet.size))) {
                 return false;
@@ -310,6 +323,7 @@ impl World {
             path.push_after(packet, *own_delay);
             true
         });
+        // The first failure is the cause; later ones may follow from it.
         self.failed = self.failed.take().or(turned.err());
         ends.drain(now, &mut |note| match note {
             FlowNote::Rtt(at, rtt) => collector.rtt(at, index, rtt),
@@ -344,22 +358,29 @@ impl World {
     fn route(&self, flow: usize, link: usize) -> LinkRoute {
         let last = self.links.last();
         match self.flows.get(flow) {
+            // What is on the last link was sent by the proxy, whose route is this link alone.
             Some(_) if link == last && self.proxy.is_some() => LinkRoute { first: last, last },
             Some(flow) => flow.route,
+            // Numbers behind those of the flows are pings, which cross all links.
             None => LinkRoute { first: 0, last },
         }
     }
 
     fn advance_down(&mut self, link: usize, observer: &mut impl Observer) {
+        // The buffer is taken out for the loop, which borrows all of `self`, and put back
+        // afterwards.
         let mut fates = std::mem::take(&mut self.fates);
         self.links.down[link].advance(self.now, &mut fates);
         for record in &mut fates {
             let route = self.route(record.packet.flow as usize, link);
             let is_copy = record.fate == Fate::Duplicate;
             if self.links.pass(self.now, link, route, record) {
+                // A duplicate arises inside the path, so it never entered the room.
                 self.room.leave(usize::from(!is_copy));
                 self.arrive(link, record, observer);
             }
+            // The host's queue is the first link: a packet that left it, or was dropped, frees its
+            // buffer.
             if !is_copy && link == 0 {
                 self.leave_host(&record.packet, observer);
             }
@@ -404,6 +425,7 @@ impl World {
         }
         let Packet { id, flow, size, .. } = request.packet;
         self.room.enter();
+        // The request's number comes back as the answer's, by which its RTT is found.
         let (answer, last) = (Packet::new(id, flow, size, self.now), self.links.last());
         self.links.up[last].push_after(answer, self.ping_delay.reverse);
     }
@@ -508,6 +530,7 @@ impl World {
                 continue;
             }
             self.room.leave(usize::from(!is_copy));
+            // Numbers behind those of the flows are pings.
             if let Some(ping) = index.checked_sub(self.flows.len()) {
                 if *fate == Fate::Delivered {
                     self.pings[ping].answered(self.now, packet.id);
@@ -522,6 +545,7 @@ impl World {
                 true => self.acks.copy(packet),
                 false => self.acks.take(packet),
             };
+            // Only now: the slot of a lost ack had to be freed, too.
             if is_lost {
                 continue;
             }
@@ -545,6 +569,8 @@ impl World {
             let (collector, counts) = (&mut self.collector, self.window.contains(now));
             match self.proxy.as_mut().map(|proxy| &mut proxy.legs[0]) {
                 None => connection.on_ack(now, upto, |rtt| collector.rtt(now, index, rtt)),
+                // Through a proxy this is the RTT of its wired leg; the flow's figures take the
+                // radio leg's.
                 Some(leg) if counts => {
                     connection.on_ack(now, upto, |rtt| leg.rtt.record(rtt));
                     leg.rto.record(connection.rto());
@@ -572,6 +598,8 @@ impl World {
         }
         for index in 0..self.flows.len() {
             let flow = &mut self.flows[index];
+            // All connections of the flow, as a transfer's may still be open beside the present
+            // one.
             flow.connections.iter_mut().for_each(|connection| connection.on_path_change(self.now));
             if let Some(ends) = &mut flow.other_ends {
                 ends.on_path_change(self.now);
@@ -591,6 +619,7 @@ impl World {
         }
         for place in 0..self.flows[index].connections.len() {
             let connection = &mut self.flows[index].connections[place];
+            // Delayed acks first: they belong to data that came before this instant.
             let (generation, ack) = (connection.generation, connection.receiver.on_deadline(now));
             self.answer(index, generation, ack);
         }

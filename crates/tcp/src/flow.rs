@@ -69,7 +69,7 @@ pub enum FlowOutcome {
     Alcc(AlccError),
 }
 
-/// A flow, held by whoever started it. Dropping it does not end the flow.
+/// A flow, held by its owner. Dropping this does not end the flow.
 #[derive(Debug, Clone)]
 pub struct FlowHandle {
     pub(crate) shared: Arc<SharedFlow>,
@@ -103,7 +103,7 @@ pub(crate) struct SharedFlow {
     pub(crate) place: AtomicUsize,
     /// How many look at the controller's values.
     watches: AtomicUsize,
-    /// Somebody who looks wants the learnt profile, once.
+    /// A watch wants the learnt profile, once.
     wants_profile: AtomicBool,
     /// The process that started the flow; a child of `fork` has no part in it.
     process: u32,
@@ -130,7 +130,7 @@ impl SharedFlow {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// New figures, what the controller decided since the last ones, and while somebody looks its
+    /// New figures, what the controller decided since the last ones, and while there is a watch its
     /// internal values.
     pub(crate) fn publish(
         &self,
@@ -140,6 +140,7 @@ impl SharedFlow {
     ) {
         let mut state = self.lock();
         let phase = state.stats.phase;
+        // Drivers do not know the phase, which events alone report.
         state.stats = FlowStats { phase, ..stats };
         let Some(controller) = controller else { return };
         while let Some(event) = controller.poll_event() {
@@ -183,14 +184,14 @@ pub(crate) struct FlowState {
     pub(crate) events: VecDeque<(Time, Event)>,
     /// Events before the oldest of `events`.
     forgotten: u64,
-    /// Events that were taken, or dropped because nobody took them in time.
+    /// Events that were taken, or dropped because they were not taken in time.
     polled: u64,
-    /// Events that were dropped because nobody took them in time.
+    /// Events that were dropped because they were not taken in time.
     pub(crate) missed_events: u64,
     pub(crate) outcome: Option<FlowOutcome>,
-    /// What the controller showed last, while somebody looks.
+    /// What the controller showed last, while there is a watch.
     inspected: Option<InspectedController>,
-    /// What it had learnt when somebody last asked for it.
+    /// What it had learnt when a watch last asked for it.
     profile: Option<Profile>,
 }
 
@@ -317,7 +318,7 @@ impl FlowHandle {
         self.reason.as_ref()
     }
 
-    /// Drops what waits and resets the connection, whoever else holds its descriptors; soon after,
+    /// Drops what waits and resets the connection, even where others hold its descriptors; soon after,
     /// [`outcome`](Self::outcome) is `Failed(ECONNABORTED)`. Does nothing to a flow that has ended, nor
     /// to one of the process that this one was forked from.
     ///
@@ -325,9 +326,11 @@ impl FlowHandle {
     /// When the kernel driver serves the flow, no process whose descriptors we may borrow has the
     /// socket, and we lack the privilege to reset it all the same (CAP_NET_ADMIN). The flow continues.
     pub fn abort(&self) -> io::Result<()> {
+        // A child of `fork` has the handle, but the connection is its parent's.
         if self.shared.process != std::process::id() {
             return Ok(());
         }
+        // Set first: a thread that meets the reset must already see that it was wanted.
         self.shared.aborted.store(true, Ordering::Release);
         let aborted = self.server.abort(&self.shared);
         if aborted.is_err() {

@@ -160,7 +160,7 @@ pub(crate) fn set_unsent_allowed(socket: BorrowedFd<'_>, bytes: u64) -> io::Resu
 
 /// What a flow changes of a socket, as it was: where the flow does not come about, the connection
 /// continues as if nothing had been tried. Stamps above all must end: they are reported as errors to
-/// whoever waits for the socket.
+/// a program that waits for the socket.
 #[derive(Debug)]
 pub(crate) struct SavedOptions {
     nodelay: Option<bool>,
@@ -245,7 +245,7 @@ fn unsent(socket: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
-/// Resets a connection at once, whoever else holds the descriptor: closing it would not.
+/// Resets a connection at once, also where others hold the descriptor: closing would not.
 pub(crate) fn reset(socket: BorrowedFd<'_>) {
     // Where this fails, the connection is already over.
     let _ = socket2::SockRef::from(&socket).set_linger(Some(std::time::Duration::ZERO));

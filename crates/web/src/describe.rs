@@ -16,8 +16,8 @@ struct Choices {
     defaults: Defaults,
     traces: Vec<NamedThing>,
     trace_forms: Vec<(&'static str, &'static str)>,
-    queues: Vec<Queue>,
-    controllers: Vec<Controller>,
+    queues: Vec<QueueChoice>,
+    controllers: Vec<ControllerChoice>,
 }
 
 /// What `cellpace compare` takes for options that are left out, but for the duration: the program's
@@ -40,7 +40,7 @@ struct NamedThing {
 }
 
 #[derive(Serialize)]
-struct Queue {
+struct QueueChoice {
     name: &'static str,
     summary: &'static str,
     /// Whether its size stands behind the colon.
@@ -49,7 +49,7 @@ struct Queue {
 }
 
 #[derive(Serialize)]
-struct Controller {
+struct ControllerChoice {
     name: &'static str,
     summary: &'static str,
     presets: Vec<NamedValues>,
@@ -67,7 +67,7 @@ struct NamedValues {
 #[derive(Serialize)]
 struct Parameter {
     key: &'static str,
-    kind: Kind,
+    kind: ParameterKind,
     /// What is allowed, for people.
     allowed: String,
     default: &'static str,
@@ -81,7 +81,7 @@ struct Parameter {
 /// Type and ends of the range: spans in ms, rates in Mbit/s.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-enum Kind {
+enum ParameterKind {
     Number { low: f64, high: f64 },
     Integer { low: u64, high: u64 },
     Bool,
@@ -124,8 +124,8 @@ fn traces() -> Vec<NamedThing> {
     profiles.chain(layers).collect()
 }
 
-fn queues() -> Vec<Queue> {
-    let queue = |info: &'static cellpace_path::queue::QueueInfo| Queue {
+fn queues() -> Vec<QueueChoice> {
+    let queue = |info: &'static cellpace_path::queue::QueueInfo| QueueChoice {
         name: info.name,
         summary: info.summary,
         is_sized: format!("{}:1MB", info.name).parse::<QueueSpec>().is_ok(),
@@ -134,8 +134,8 @@ fn queues() -> Vec<Queue> {
     queue_infos().iter().map(queue).collect()
 }
 
-fn controllers() -> Vec<Controller> {
-    let controller = |info: &'static cellpace_cc::ControllerInfo| Controller {
+fn controllers() -> Vec<ControllerChoice> {
+    let controller = |info: &'static cellpace_cc::ControllerInfo| ControllerChoice {
         name: info.name,
         summary: info.summary,
         presets: info.presets.iter().map(preset).collect(),
@@ -155,7 +155,7 @@ fn parameter(param: &'static Param) -> Parameter {
     Parameter { key, kind: kind.into(), allowed, default, unit, help, source, expert, logarithmic }
 }
 
-impl From<ParamKind> for Kind {
+impl From<ParamKind> for ParameterKind {
     fn from(kind: ParamKind) -> Self {
         match kind {
             ParamKind::Number(low, high) => Self::Number { low, high },

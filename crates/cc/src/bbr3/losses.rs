@@ -2,7 +2,7 @@
 
 /// Bounds on flight and bandwidth that losses set. Infinite where there are none.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Bounds {
+pub(super) struct LossBounds {
     /// Bytes that the path seems to hold (`inflight_longterm`).
     pub(super) longterm: f64,
     /// Bytes per second for now (`bw_shortterm`).
@@ -11,7 +11,7 @@ pub(super) struct Bounds {
     pub(super) inflight_shortterm: f64,
 }
 
-impl Bounds {
+impl LossBounds {
     pub(super) const NONE: Self = Self {
         longterm: f64::INFINITY,
         bw_shortterm: f64::INFINITY,
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn bbr3_b6_short_term_model() {
-        let mut bounds = Bounds::NONE;
+        let mut bounds = LossBounds::NONE;
         let mut seen = Vec::new();
         for (bw_latest, inflight_latest) in [(1.2e6, 48e3), (0.3e6, 12e3), (0.3e6, 12e3)] {
             let round = RoundSignals { bw_latest, inflight_latest, ..RoundSignals::default() };
@@ -186,8 +186,9 @@ mod tests {
 
     #[test]
     fn bbr3_b5_headroom_of_a_small_bound() {
-        let headroom =
-            |longterm: f64| Bounds { longterm, ..Bounds::NONE }.with_headroom(0.15, 1500.0, 6000.0);
+        let headroom = |longterm: f64| {
+            LossBounds { longterm, ..LossBounds::NONE }.with_headroom(0.15, 1500.0, 6000.0)
+        };
         assert_eq!(headroom(61_000.0), 51_850.0);
         assert_eq!(headroom(42_000.0), 35_700.0);
         assert_eq!(headroom(9000.0), 7500.0);

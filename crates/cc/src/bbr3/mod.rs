@@ -29,12 +29,12 @@ use self::aggregation::{Bbr3Aggregation, Bbr3Bundle};
 use self::bandwidth::MaxBandwidth;
 use self::cycle::{AckPhase, Cycle};
 use self::drain::Drain;
-use self::losses::{Bounds, RoundSignals, in_flight_at_loss, is_too_high};
+use self::losses::{LossBounds, RoundSignals, in_flight_at_loss, is_too_high};
 use self::marks::RoundMarks;
 pub(crate) use self::params::Bbr3Params;
 use self::probe_rtt::{Bbr3RttProbe, Bbr3RttProbeStep, MinRtt};
 use self::probe_up::UpwardSlope;
-use self::stamp::PacketState;
+use self::stamp::StampedState;
 use self::startup::Bbr3FullPipe;
 use self::state::Bbr3State;
 use crate::delivery_rate::DeliveryRate;
@@ -72,7 +72,7 @@ struct Bbr3 {
     min_rtt: MinRtt,
     aggregation: Bbr3Aggregation,
     signals: RoundSignals,
-    bounds: Bounds,
+    bounds: LossBounds,
     marks: RoundMarks,
 
     // The state machine
@@ -121,14 +121,14 @@ struct Bbr3LossRecovery {
 /// What the losses of a recovery have changed, in case that they turn out to be none.
 #[derive(Debug, Clone, Copy)]
 struct Undo {
-    bounds: Bounds,
+    bounds: LossBounds,
     /// The state that they have ended.
     ended: Option<Bbr3State>,
 }
 
 /// What one ack says.
 #[derive(Debug, Clone, Copy)]
-struct Sample {
+struct AckSample {
     now: Time,
     /// Delivery rate; zero where there is no reliable one.
     rate: f64,
@@ -177,7 +177,7 @@ impl Bbr3 {
             min_rtt: MinRtt::new(setup.start),
             aggregation: Bbr3Aggregation::new(setup.start, params.extra_acked_rounds),
             signals: RoundSignals::new(0),
-            bounds: Bounds::NONE,
+            bounds: LossBounds::NONE,
             marks: RoundMarks::new(),
             state: Bbr3State::Startup,
             full_pipe: Bbr3FullPipe::default(),
@@ -192,7 +192,7 @@ impl Bbr3 {
             cwnd: initial_window,
             prior_cwnd: 0.0,
             recovery: None,
-            undo: Undo { bounds: Bounds::NONE, ended: None },
+            undo: Undo { bounds: LossBounds::NONE, ended: None },
             events,
             params: params.clone(),
         };
@@ -203,12 +203,12 @@ impl Bbr3 {
     // ---- The model -------------------------------------------------------------------------
 
     /// Counts what an ack delivers. `None` for packets of an earlier path.
-    fn sample(&mut self, ack: &Ack<'_>) -> Option<Sample> {
+    fn sample(&mut self, ack: &Ack<'_>) -> Option<AckSample> {
         let newest = ack.newest();
-        let sent = PacketState::unpack(&newest.stamp, newest.sent_at);
+        let sent = StampedState::unpack(&newest.stamp, newest.sent_at);
         let rate = self.delivery.sample(ack, newest, sent.departure);
         let delivered = self.delivery.delivered();
-        (newest.sent_at >= self.path_since).then(|| Sample {
+        (newest.sent_at >= self.path_since).then(|| AckSample {
             now: ack.now,
             rate: rate.rate.map_or(0.0, |rate| (rate as f64).min(Self::MAX_RATE)),
             volume: delivered.saturating_sub(rate.prior_delivered) as f64,
@@ -223,7 +223,7 @@ impl Bbr3 {
         })
     }
 
-    fn count_round(&mut self, sample: &Sample) {
+    fn count_round(&mut self, sample: &AckSample) {
         self.round.started = sample.prior_delivered >= self.round.end;
         if self.round.started {
             self.start_round();
@@ -237,7 +237,7 @@ impl Bbr3 {
         self.round.end = self.delivery.delivered();
     }
 
-    fn update_max_bw(&mut self, sample: &Sample) {
+    fn update_max_bw(&mut self, sample: &AckSample) {
         // A lack of data only ever hides bandwidth.
         if !sample.app_limited || sample.rate >= self.max_bw.max() {
             self.max_bw.add(sample.rate);
@@ -257,7 +257,7 @@ impl Bbr3 {
     }
 
     /// Takes the consequences of a round with marks (docs/spec/bbr3.md 9.4).
-    fn answer_marks(&mut self, sample: &Sample) {
+    fn answer_marks(&mut self, sample: &AckSample) {
         if !self.round.started || self.marks.end_round() <= 0.0 {
             return;
         }
@@ -273,7 +273,7 @@ impl Bbr3 {
         }
     }
 
-    fn watch_aggregation(&mut self, sample: &Sample) {
+    fn watch_aggregation(&mut self, sample: &AckSample) {
         let most =
             self.params.extra_acked_max.map_or(f64::INFINITY, |most| most.as_secs_f64() * self.bw);
         self.aggregation.on_ack(&Bbr3Bundle {
@@ -287,7 +287,7 @@ impl Bbr3 {
         });
     }
 
-    fn update_min_rtt(&mut self, sample: &Sample) {
+    fn update_min_rtt(&mut self, sample: &AckSample) {
         let before = self.min_rtt.min;
         let Bbr3Params { probe_rtt_interval, min_rtt_window, .. } = self.params;
         let expired =
@@ -344,14 +344,14 @@ impl Bbr3 {
 
     // ---- The state machine -----------------------------------------------------------------
 
-    fn check_full_pipe(&mut self, sample: &Sample) {
+    fn check_full_pipe(&mut self, sample: &AckSample) {
         if self.round.started && !sample.app_limited {
             self.full_pipe.end_round(sample.rate, &self.params);
         }
     }
 
     /// Startup ends by losses, too: those of a round, if they were many and not all in one place.
-    fn check_startup_losses(&mut self, sample: &Sample) {
+    fn check_startup_losses(&mut self, sample: &AckSample) {
         if !self.signals.started {
             return;
         }
@@ -368,7 +368,7 @@ impl Bbr3 {
         self.signals.loss_ranges = 0;
     }
 
-    fn check_drain(&mut self, sample: &Sample) {
+    fn check_drain(&mut self, sample: &AckSample) {
         if self.state == Bbr3State::Startup && self.full_pipe.reached {
             self.enter(sample.now, Bbr3State::Drain);
             self.drain = Drain::start(self.round.count);
@@ -383,7 +383,7 @@ impl Bbr3 {
         }
     }
 
-    fn advance_cycle(&mut self, sample: &Sample) {
+    fn advance_cycle(&mut self, sample: &AckSample) {
         if !self.full_pipe.reached {
             return;
         }
@@ -410,7 +410,7 @@ impl Bbr3 {
     }
 
     /// Learns what the path holds. Returns whether that has ended the phase.
-    fn adapt_longterm(&mut self, sample: &Sample) -> bool {
+    fn adapt_longterm(&mut self, sample: &AckSample) -> bool {
         if self.round.started && self.end_ack_phase(sample) {
             return true;
         }
@@ -429,7 +429,7 @@ impl Bbr3 {
 
     /// A round began: the acks are those of what was sent in another phase. Returns whether this
     /// has begun REFILL.
-    fn end_ack_phase(&mut self, sample: &Sample) -> bool {
+    fn end_ack_phase(&mut self, sample: &AckSample) -> bool {
         match self.cycle.ack_phase {
             AckPhase::ProbeStarting => self.cycle.ack_phase = AckPhase::ProbeFeedback,
             AckPhase::ProbeStopping => {
@@ -452,7 +452,7 @@ impl Bbr3 {
         false
     }
 
-    fn probe_upward(&mut self, sample: &Sample) {
+    fn probe_upward(&mut self, sample: &AckSample) {
         if !self.is_bounded_by_longterm() {
             return;
         }
@@ -475,7 +475,7 @@ impl Bbr3 {
         in_flight <= self.with_headroom() && in_flight <= self.path_volume()
     }
 
-    fn is_time_to_go_down(&mut self, sample: &Sample) -> bool {
+    fn is_time_to_go_down(&mut self, sample: &AckSample) -> bool {
         if self.cycle.too_high && sample.in_flight >= self.bounds.longterm {
             self.cycle.precautionary = true;
             return true;
@@ -503,7 +503,7 @@ impl Bbr3 {
         self.enter(now, Bbr3State::Refill);
     }
 
-    fn start_up(&mut self, sample: &Sample) {
+    fn start_up(&mut self, sample: &AckSample) {
         self.cycle.ack_phase = AckPhase::ProbeStarting;
         self.start_round();
         self.full_pipe.start_over(sample.rate);
@@ -521,7 +521,7 @@ impl Bbr3 {
         self.enter(now, Bbr3State::ProbeRtt);
     }
 
-    fn advance_probe_rtt(&mut self, sample: &Sample) {
+    fn advance_probe_rtt(&mut self, sample: &AckSample) {
         // The rate of a half-empty pipe is not that of the path.
         self.delivery.hold_app_limited(sample.in_flight as u64);
         let low = sample.in_flight <= self.probe_rtt_cwnd();
@@ -580,7 +580,7 @@ impl Bbr3 {
     }
 
     /// A packet of a probe is lost. `lost` and `in_flight` bytes as of when it left.
-    fn check_probe_loss(&mut self, now: Time, sent: &PacketState, bytes: f64) {
+    fn check_probe_loss(&mut self, now: Time, sent: &StampedState, bytes: f64) {
         let threshold = self.params.loss_threshold;
         let (lost, in_flight) = (self.lost.saturating_sub(sent.lost) as f64, sent.in_flight as f64);
         if !self.cycle.sampling
@@ -702,7 +702,7 @@ impl Bbr3 {
     }
 
     /// Losses have tightened a bound since it was `before`, when the window was `from`.
-    fn report_reduction(&mut self, now: Time, before: &Bounds, from: f64) {
+    fn report_reduction(&mut self, now: Time, before: &LossBounds, from: f64) {
         if self.bounds.is_below(before) {
             let (from, to) = (from as u64, self.cwnd.min(from) as u64);
             self.events.push(now, Event::Reduced { from, to });
@@ -720,7 +720,7 @@ impl Controller for Bbr3 {
         if self.cwnd - (packet.in_flight as f64) < self.mss {
             self.cwnd_limited = true;
         }
-        let sent = PacketState { departure, lost: self.lost, in_flight: packet.in_flight };
+        let sent = StampedState { departure, lost: self.lost, in_flight: packet.in_flight };
         sent.pack(packet.now)
     }
 
@@ -785,7 +785,7 @@ impl Controller for Bbr3 {
             if first || self.recovery.is_none() {
                 self.note_first_loss();
             }
-            let sent = PacketState::unpack(&packet.stamp, packet.sent_at);
+            let sent = StampedState::unpack(&packet.stamp, packet.sent_at);
             let recovery = self.recovery.get_or_insert(Bbr3LossRecovery {
                 end: loss.next_number,
                 losses: 0,

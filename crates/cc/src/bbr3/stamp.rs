@@ -5,7 +5,7 @@ use crate::{Span, Stamp, Time};
 
 /// What was counted when a packet left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct PacketState {
+pub(super) struct StampedState {
     pub(super) departure: Departure,
     /// Bytes lost so far.
     pub(super) lost: u64,
@@ -17,7 +17,7 @@ pub(super) struct PacketState {
 /// of an interval of 40 ms.
 const UNIT_NANOS: u64 = 256;
 
-impl PacketState {
+impl StampedState {
     /// Writes the stamp of a packet that leaves `now`. Both times of a departure are before it.
     pub(super) fn pack(&self, now: Time) -> Stamp {
         let Departure { delivered, delivered_at, first_sent_at, app_limited } = self.departure;
@@ -52,8 +52,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn packed(since_delivered: Span, sent_at: Time) -> PacketState {
-        let state = PacketState {
+    fn packed(since_delivered: Span, sent_at: Time) -> StampedState {
+        let state = StampedState {
             departure: Departure {
                 delivered: 7,
                 delivered_at: sent_at - since_delivered,
@@ -63,7 +63,7 @@ mod tests {
             lost: 3000,
             in_flight: 90_000,
         };
-        PacketState::unpack(&state.pack(sent_at), sent_at)
+        StampedState::unpack(&state.pack(sent_at), sent_at)
     }
 
     #[test]

@@ -98,18 +98,18 @@ fn late(bbr: &mut Bbr3, now: Time, packet: &AckedPacket) {
 }
 
 /// A packet that left with `in_flight` bytes in flight, before `lost` bytes were.
-fn probe_packet(bbr: &Bbr3, in_flight: u64, app_limited: bool) -> PacketState {
+fn probe_packet(bbr: &Bbr3, in_flight: u64, app_limited: bool) -> StampedState {
     let departure = crate::delivery_rate::Departure {
         delivered: 0,
         delivered_at: Time::ZERO,
         first_sent_at: Time::ZERO,
         app_limited,
     };
-    PacketState { departure, lost: bbr.lost, in_flight }
+    StampedState { departure, lost: bbr.lost, in_flight }
 }
 
-fn sample(now: Time) -> Sample {
-    Sample {
+fn sample(now: Time) -> AckSample {
+    AckSample {
         now,
         rate: BW,
         volume: BDP,
@@ -133,7 +133,7 @@ fn near(seen: f64, expected: f64) {
     assert!((seen - expected).abs() <= 1.0, "{seen} is not near {expected}");
 }
 
-fn rate_of(bbr: &mut Bbr3, now: Time, packets: &[AckedPacket], in_flight: u64) -> Sample {
+fn rate_of(bbr: &mut Bbr3, now: Time, packets: &[AckedPacket], in_flight: u64) -> AckSample {
     let mut packets = packets.to_vec();
     packets.iter_mut().for_each(|packet| packet.rtt = now - packet.sent_at);
     let rtt = estimator(packets[0].rtt);
@@ -158,7 +158,7 @@ fn bbr3_b1_rate_sample() {
     assert_eq!((bbr.delivery.delivered(), both.prior_delivered), (4500, 0));
     near(both.rate, 107_142.857);
     let next = sent(&mut bbr, ms(42), 3, MSS);
-    let departure = PacketState::unpack(&next.stamp, next.sent_at).departure;
+    let departure = StampedState::unpack(&next.stamp, next.sent_at).departure;
     assert_eq!(departure.delivered, 4500);
     assert_eq!((departure.delivered_at, departure.first_sent_at), (ms(42), ms(42)));
     assert_eq!(rate_of(&mut bbr, ms(90), &[next], 0).rate, 31_250.0);
@@ -257,9 +257,9 @@ fn bbr3_b9_outputs_by_state() {
     ];
     for (state, rate, windows) in rows {
         let bounds = [
-            Bounds::NONE,
-            Bounds { longterm: 90_000.0, ..Bounds::NONE },
-            Bounds { longterm: 90_000.0, inflight_shortterm: 50_000.0, ..Bounds::NONE },
+            LossBounds::NONE,
+            LossBounds { longterm: 90_000.0, ..LossBounds::NONE },
+            LossBounds { longterm: 90_000.0, inflight_shortterm: 50_000.0, ..LossBounds::NONE },
         ];
         for (bounds, window) in bounds.into_iter().zip(windows) {
             let mut bbr = knowing(state);
@@ -303,7 +303,8 @@ fn bbr3_b13_startup_by_loss() {
         bbr.signals.started = true;
         bbr.signals.loss_ranges = ranges;
         bbr.signals.inflight_latest = 90_000.0;
-        let sample = Sample { lost, tx_in_flight: 90_000.0, in_flight: 90_000.0, ..sample(ms(1)) };
+        let sample =
+            AckSample { lost, tx_in_flight: 90_000.0, in_flight: 90_000.0, ..sample(ms(1)) };
         bbr.check_startup_losses(&sample);
         assert_eq!((bbr.full_pipe.now, bbr.full_pipe.reached), (leaves, leaves));
         assert_eq!(bbr.signals.loss_ranges, 0);
@@ -377,12 +378,12 @@ fn bbr3_b18_precaution() {
     let mut bbr = knowing(Bbr3State::Up);
     bbr.cycle.too_high = true;
     bbr.bounds.longterm = BDP;
-    bbr.advance_cycle(&Sample { in_flight: BDP, ..sample(ms(1000)) });
+    bbr.advance_cycle(&AckSample { in_flight: BDP, ..sample(ms(1000)) });
     assert_eq!(bbr.state, Bbr3State::Down);
     assert!(bbr.cycle.precautionary && !bbr.cycle.too_high);
     // Still a standing queue: without the precaution it would stay in DOWN or go to CRUISE.
     bbr.round.started = true;
-    bbr.advance_cycle(&Sample { in_flight: 1500.0, ..sample(ms(1040)) });
+    bbr.advance_cycle(&AckSample { in_flight: 1500.0, ..sample(ms(1040)) });
     assert_eq!(bbr.state, Bbr3State::Refill);
     assert!(!bbr.cycle.precautionary);
 }
@@ -393,7 +394,7 @@ fn bbr3_b18_a_probe_that_met_losses_itself_does_not_skip_cruise() {
     bbr.cycle.precautionary = true;
     bbr.end_probe_too_high(ms(1000), BDP, false);
     bbr.round.started = true;
-    bbr.advance_cycle(&Sample { in_flight: 1500.0, ..sample(ms(1040)) });
+    bbr.advance_cycle(&AckSample { in_flight: 1500.0, ..sample(ms(1040)) });
     assert_eq!(bbr.state, Bbr3State::Cruise);
 }
 
@@ -452,7 +453,7 @@ fn spurious_losses_of_startup_start_it_again() {
         late(&mut bbr, ms(84), packet);
     }
     assert_eq!(bbr.state, Bbr3State::Startup);
-    assert!(!bbr.full_pipe.reached && bbr.bounds == Bounds::NONE);
+    assert!(!bbr.full_pipe.reached && bbr.bounds == LossBounds::NONE);
 }
 
 #[test]
@@ -468,7 +469,7 @@ fn a_spurious_timeout_gives_window_and_bounds_back() {
     assert_eq!(bbr.cwnd, 1500.0);
     bbr.on_spurious(&Spurious::Timeout { now: ms(510) });
     assert_eq!(bbr.cwnd, 120_000.0);
-    assert_eq!(bbr.bounds, Bounds::NONE);
+    assert_eq!(bbr.bounds, LossBounds::NONE);
     assert!(bbr.recovery.is_none() && !bbr.signals.lossy);
 }
 
@@ -543,9 +544,9 @@ fn rest_from_idle_restarts_at_the_bandwidth_and_probes_no_rtt() {
 fn down_ends_by_time_in_refill() {
     let mut bbr = knowing(Bbr3State::Up);
     bbr.start_down(ms(1000));
-    bbr.advance_cycle(&Sample { in_flight: 90_000.0, ..sample(ms(2999)) });
+    bbr.advance_cycle(&AckSample { in_flight: 90_000.0, ..sample(ms(2999)) });
     assert_eq!(bbr.state, Bbr3State::Down);
-    bbr.advance_cycle(&Sample { in_flight: 90_000.0, ..sample(ms(4001)) });
+    bbr.advance_cycle(&AckSample { in_flight: 90_000.0, ..sample(ms(4001)) });
     assert_eq!(bbr.state, Bbr3State::Refill);
 }
 
@@ -555,7 +556,7 @@ fn drain_ends_by_time() {
     bbr.drain = Drain::start(5);
     for (round, state) in [(6, Bbr3State::Drain), (8, Bbr3State::Drain), (9, Bbr3State::Down)] {
         bbr.round.count = round;
-        bbr.check_drain(&Sample { in_flight: 90_000.0, ..sample(ms(1000)) });
+        bbr.check_drain(&AckSample { in_flight: 90_000.0, ..sample(ms(1000)) });
         assert_eq!(bbr.state, state, "{round}");
     }
 }
@@ -679,7 +680,7 @@ fn a_lack_of_data_ends_neither_startup_nor_up_but_losses_do() {
         bbr.full_pipe.reached = state == Bbr3State::Up;
         for round in 0..20 {
             bbr.round.started = true;
-            let sample = Sample { app_limited: true, ..sample(ms(1000 + 40 * round)) };
+            let sample = AckSample { app_limited: true, ..sample(ms(1000 + 40 * round)) };
             bbr.check_full_pipe(&sample);
             bbr.check_drain(&sample);
             bbr.advance_cycle(&sample);
@@ -687,15 +688,15 @@ fn a_lack_of_data_ends_neither_startup_nor_up_but_losses_do() {
         assert_eq!(bbr.state, state);
         if state == Bbr3State::Startup {
             (bbr.signals.started, bbr.signals.loss_ranges) = (true, 6);
-            let lossy = Sample { app_limited: true, lost: 6000.0, ..sample(ms(2000)) };
+            let lossy = AckSample { app_limited: true, lost: 6000.0, ..sample(ms(2000)) };
             bbr.check_startup_losses(&lossy);
-            bbr.check_drain(&Sample { in_flight: 90_000.0, ..lossy });
+            bbr.check_drain(&AckSample { in_flight: 90_000.0, ..lossy });
             assert_eq!(bbr.state, Bbr3State::Drain);
         } else {
             bbr.cycle.sampling = true;
             bbr.lost += 3 * MSS;
             bbr.signals.on_lost(7, 0);
-            let sent = PacketState { lost: 0, ..probe_packet(&bbr, 60_000, true) };
+            let sent = StampedState { lost: 0, ..probe_packet(&bbr, 60_000, true) };
             bbr.check_probe_loss(ms(2000), &sent, 1500.0);
             assert_eq!((bbr.state, bbr.bounds.longterm), (Bbr3State::Down, f64::INFINITY));
         }

@@ -3,13 +3,13 @@
 use cellpace_base::Time;
 
 use crate::epochs::GAP_EXPIRY;
-use crate::verus::SlowStart;
+use crate::verus::VerusSlowStart;
 use crate::{Ack, Loss, Stamp};
 
 /// A flow in slow start, by the rules of Verus. Windows in packets.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Start {
-    rules: SlowStart,
+    rules: VerusSlowStart,
     w: f64,
     /// The least RTT so far, in ms.
     base: Option<f64>,

@@ -16,7 +16,7 @@ pub(super) struct BaseRtt {
     seen_at: Time,
     searched_at: Time,
     every: Span,
-    search: Option<Search>,
+    search: Option<BaseSearch>,
     /// Until then what arrives was sent with the window of a search.
     settles_at: Time,
     rivals: bool,
@@ -39,7 +39,7 @@ pub(super) enum Seen {
 
 /// A search: the window is small, so that our own queue goes.
 #[derive(Debug, Clone, Copy)]
-struct Search {
+struct BaseSearch {
     /// Our queue is gone from then on.
     from: Time,
     until: Time,
@@ -211,13 +211,13 @@ impl BaseRtt {
         let rtt = rtt.min(MAX_WAIT);
         let from = now + Span::from_micros(rtt.saturating_sub(self.floor));
         let until = from + Span::from_micros(2 * round_trip.min(MAX_WAIT));
-        self.search = Some(Search { from, until, range: Range::EMPTY, samples: 0 });
+        self.search = Some(BaseSearch { from, until, range: Range::EMPTY, samples: 0 });
     }
 
     /// Whether the search has ended with a longer path.
     fn continue_search(
         &mut self,
-        mut search: Search,
+        mut search: BaseSearch,
         now: Time,
         sent_at: Time,
         rtt: u64,

@@ -74,7 +74,7 @@ struct Rest {
 
 /// What is asked about.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sample {
+pub(super) struct FlightSample {
     pub(super) sent_at: Time,
     pub(super) rtt: u64,
     /// Delivered in all, when the packet was sent and now.
@@ -172,7 +172,7 @@ impl Elasticity {
         self.jumps.go_on(now) && now >= self.rest.until
     }
 
-    pub(super) fn on_ack(&mut self, now: Time, sample: &Sample) {
+    pub(super) fn on_ack(&mut self, now: Time, sample: &FlightSample) {
         self.jumps.take(now, sample);
         if !self.jumps.go_on(now) {
             (self.reach, self.proven) = (0, false);
@@ -190,7 +190,7 @@ impl Elasticity {
     }
 
     /// The first packet of the round has arrived: the next round is sent, and this one is counted.
-    fn begin_round(&mut self, now: Time, sample: &Sample) {
+    fn begin_round(&mut self, now: Time, sample: &FlightSample) {
         self.round += 1;
         self.began_at = sample.delivered;
         let ended = std::mem::replace(&mut self.tally, Tally::EMPTY);
@@ -208,7 +208,7 @@ impl Elasticity {
         }
     }
 
-    fn judge(&mut self, now: Time, elasticity: i64, sample: &Sample) {
+    fn judge(&mut self, now: Time, elasticity: i64, sample: &FlightSample) {
         let (more, less) = if self.proven { (MORE_PROVEN, LESS_PROVEN) } else { (MORE, LESS) };
         self.answers.take(elasticity, more, less);
         if self.noisy() && self.stands(sample.base) {
@@ -236,7 +236,7 @@ impl Elasticity {
     }
 
     /// A quarter of what the reach has above the base goes; at the base the link is left in peace.
-    fn shorten(&mut self, now: Time, sample: &Sample) {
+    fn shorten(&mut self, now: Time, sample: &FlightSample) {
         let base = sample.base;
         let reach = self.reach(base);
         if reach == base {
@@ -267,7 +267,7 @@ fn elasticity(larger: u64, smaller: u64) -> i64 {
 impl Tally {
     const EMPTY: Self = Self { delivered: 0, flights: 0, valid: true };
 
-    fn take(&mut self, sample: &Sample, asks: bool) {
+    fn take(&mut self, sample: &FlightSample, asks: bool) {
         self.delivered += sample.flight.min(1 << 20);
         self.flights += sample.rtt;
         self.valid &= asks && sample.valid;
@@ -282,7 +282,7 @@ impl Tally {
 }
 
 impl Jumps {
-    fn take(&mut self, now: Time, sample: &Sample) {
+    fn take(&mut self, now: Time, sample: &FlightSample) {
         let Some((sent_at, rtt)) = self.last.replace((sample.sent_at, sample.rtt)) else { return };
         let grown = sample.rtt.saturating_sub(rtt);
         let jump = grown.saturating_sub(micros(sample.sent_at - sent_at));
@@ -371,7 +371,7 @@ mod tests {
 
         /// An ack whose packet left `rtt` ago, with `flight` packets delivered meanwhile.
         fn ack(&mut self, flight: u64, rtt: u64) {
-            let sample = Sample {
+            let sample = FlightSample {
                 sent_at: self.now - Span::from_micros(rtt),
                 rtt,
                 delivered_before: self.delivered,

@@ -9,7 +9,7 @@ mod rate;
 mod units;
 
 use self::base::{BaseRtt, Seen};
-use self::elasticity::{Elasticity, Sample};
+use self::elasticity::{Elasticity, FlightSample};
 use self::headroom::Headroom;
 pub(crate) use self::params::PaceParams;
 use self::params::PaceSettings;
@@ -200,7 +200,7 @@ impl Pace {
     fn ask(&mut self, ack: &Ack<'_>, packet: &AckedPacket, rtt: u64, settling: bool) {
         let newest = ack.packets.iter().map(|packet| packet.stamp.local[0]).max().unwrap_or(0);
         let limited_by_law = self.cap == NO_CAP && self.rival_window == 0 && !self.startup;
-        let sample = Sample {
+        let sample = FlightSample {
             sent_at: packet.sent_at,
             rtt,
             delivered_before: newest,

@@ -3,7 +3,7 @@
 use cellpace_base::math::ln;
 
 use super::record::ratio;
-use super::signals::{FIELDS, NORM_BYTES, ROWS, Signals};
+use super::signals::{FIELDS, NORM_BYTES, ROWS, SignalStatistics};
 use super::{Convention, StepRecord};
 
 /// Orca's `delay_margin_coef`: RTTs up to this multiple of the least one count as the least.
@@ -133,7 +133,12 @@ impl Observation {
     }
 
     /// Takes in a step that has ended. `choice` is the action that was last applied.
-    pub(super) fn push(&mut self, step: &StepRecord, signals: Option<&Signals>, choice: f64) {
+    pub(super) fn push(
+        &mut self,
+        step: &StepRecord,
+        signals: Option<&SignalStatistics>,
+        choice: f64,
+    ) {
         match self.convention {
             Convention::Default => self.push_features(&default_values(step), &DEFAULT_FEATURES),
             Convention::Aurora => self.push_features(&aurora_values(step), &AURORA_FEATURES),
@@ -151,8 +156,8 @@ impl Observation {
         }
     }
 
-    fn push_mvfst(&mut self, step: &StepRecord, signals: Option<&Signals>, choice: f64) {
-        let summary = signals.map(Signals::summary).unwrap_or([[0.0; FIELDS]; ROWS]);
+    fn push_mvfst(&mut self, step: &StepRecord, signals: Option<&SignalStatistics>, choice: f64) {
+        let summary = signals.map(SignalStatistics::summary).unwrap_or([[0.0; FIELDS]; ROWS]);
         let (states, actions) = self.values.split_at_mut(FIELDS * ROWS);
         for (slot, value) in states.iter_mut().zip(summary.iter().flatten()) {
             *slot = cut(*value, 0.0, MVFST_HIGH);
@@ -301,7 +306,7 @@ mod tests {
     fn mvfst_observation_has_actions_behind_the_summary() {
         let mut observation = Observation::new(Convention::Mvfst, 2);
         assert_eq!(observation.width(), 112);
-        observation.push(&step(), Some(&Signals::default()), 3.0);
+        observation.push(&step(), Some(&SignalStatistics::default()), 3.0);
         close(&observation.values()[..100], &[0.0; 100]);
         close(&observation.values()[106..], &[0.0, 0.0, 0.0, 1.0, 0.0, 60.0]);
         observation.push(&step(), None, 0.0);

@@ -2,7 +2,7 @@
 
 use cellpace_base::{Span, Time};
 
-use super::signals::Signals;
+use super::signals::SignalStatistics;
 use crate::{Ack, AckedPacket, Loss, RttEstimator, SentPacket, Timeout};
 
 /// What happened in one step, from after [`start`](Self::start) up to and including
@@ -134,13 +134,13 @@ pub(super) struct StepMeter {
     record: StepRecord,
     slope: SlopeSums,
     last_ack: Time,
-    pub(super) signals: Option<Box<Signals>>,
+    pub(super) signals: Option<Box<SignalStatistics>>,
 }
 
 impl StepMeter {
     pub(super) fn new(start: Time, mss: u64, signals: bool) -> Self {
         let record = StepRecord { start, end: start, mss, ..StepRecord::default() };
-        let signals = signals.then(Box::<Signals>::default);
+        let signals = signals.then(Box::<SignalStatistics>::default);
         Self { record, slope: SlopeSums::default(), last_ack: start, signals }
     }
 

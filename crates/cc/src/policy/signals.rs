@@ -36,7 +36,7 @@ const FIELDS_WITHOUT_SUM: [usize; 9] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
 /// | 18 | lost | 1000 B |
 /// | 19 | persistent congestion (0: not declared here) | |
 #[derive(Debug, Clone)]
-pub(super) struct Signals {
+pub(super) struct SignalStatistics {
     states: f64,
     sum: [f64; FIELDS],
     squares: [f64; FIELDS],
@@ -51,7 +51,7 @@ pub(super) struct Signals {
     in_a_row: f64,
 }
 
-impl Default for Signals {
+impl Default for SignalStatistics {
     fn default() -> Self {
         Self {
             states: 0.0,
@@ -74,7 +74,7 @@ fn in_norm_ms(span: Span) -> f64 {
     span.as_millis_f64() / NORM_MS
 }
 
-impl Signals {
+impl SignalStatistics {
     pub(super) fn on_sent(&mut self, packet: &SentPacket) {
         self.sent += packet.bytes as f64;
         if packet.retransmission {

@@ -12,6 +12,7 @@ mod tests;
 
 use cellpace_base::{Ecn, Rate, Span, Time};
 
+use crate::window::flow::{SavedWindow, UndoableLoss};
 use crate::{
     Ack, AckedPacket, Controller, ControllerParams, Event, Events, Loss, Mark, Pacing, Permit,
     Phase, Setup, Spurious, Timeout,
@@ -54,8 +55,8 @@ struct Prague {
     /// Packets numbered below this were sent before the last loss was found.
     recover: u64,
     recovering: bool,
-    loss: Option<LossEvent>,
-    before_timeout: Option<Saved>,
+    loss: Option<UndoableLoss<f64>>,
+    before_timeout: Option<SavedWindow<f64>>,
     next_number: u64,
     srtt: Option<Span>,
     /// The share of the rate by which it swings is added in the first half of a round.
@@ -86,23 +87,6 @@ struct Round {
     /// The most that was in flight in this round and the one before, in packets.
     peak: f64,
     last_peak: f64,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Saved {
-    cwnd: f64,
-    ssthresh: f64,
-    recover: u64,
-    recovering: bool,
-    alpha: f64,
-}
-
-/// The last loss event: one reduction, however many packets.
-#[derive(Debug, Clone, Copy)]
-struct LossEvent {
-    /// Declared lost and not seen since. When all turn up late, there was no loss.
-    missing: u64,
-    saved: Saved,
 }
 
 impl Prague {
@@ -240,15 +224,15 @@ impl Prague {
         (self.cwnd.floor().max(self.min_window()) as u64).saturating_mul(self.mss)
     }
 
-    fn saved(&self) -> Saved {
+    fn saved(&self) -> SavedWindow<f64> {
         let Self { cwnd, ssthresh, recover, recovering, .. } = *self;
-        Saved { cwnd, ssthresh, recover, recovering, alpha: self.marks.alpha }
+        SavedWindow { cwnd, ssthresh, recovering, recover, memory: self.marks.alpha }
     }
 
-    fn undo(&mut self, now: Time, saved: Saved) {
+    fn undo(&mut self, now: Time, saved: SavedWindow<f64>) {
         self.cwnd = self.cwnd.max(saved.cwnd);
         (self.ssthresh, self.recover) = (saved.ssthresh, saved.recover);
-        (self.recovering, self.marks.alpha) = (saved.recovering, saved.alpha);
+        (self.recovering, self.marks.alpha) = (saved.recovering, saved.memory);
         self.events.push(now, Event::Undone);
     }
 
@@ -348,7 +332,7 @@ impl Controller for Prague {
             }
             return;
         }
-        self.loss = Some(LossEvent { missing: fresh, saved: self.saved() });
+        self.loss = Some(UndoableLoss { missing: fresh, saved: self.saved() });
         let cwnd = self.cwnd * self.params.loss_factor;
         self.reduce_to(loss.now, cwnd.max(self.min_window()));
         (self.recover, self.recovering) = (loss.next_number, true);

@@ -14,12 +14,12 @@ pub(super) struct DelayTarget {
     low: f64,
     high: f64,
     pub(super) now: f64,
-    follow: Option<Box<History>>,
+    follow: Option<Box<DelayRatios>>,
 }
 
 /// The queueing delay as a multiple of the low target, one value a round trip.
 #[derive(Debug, Clone)]
-struct History {
+struct DelayRatios {
     values: [f64; VARIANCE],
     next: usize,
     filled: usize,
@@ -28,8 +28,9 @@ struct History {
 
 impl DelayTarget {
     pub(super) fn new(low: f64, high: f64, follows: bool) -> Self {
-        let history =
-            || Box::new(History { values: [0.0; VARIANCE], next: 0, filled: 0, loss_rate: 0.0 });
+        let history = || {
+            Box::new(DelayRatios { values: [0.0; VARIANCE], next: 0, filled: 0, loss_rate: 0.0 })
+        };
         Self { low, high, now: low, follow: follows.then(history) }
     }
 
@@ -53,7 +54,7 @@ impl DelayTarget {
     }
 }
 
-impl History {
+impl DelayRatios {
     fn push(&mut self, value: f64) {
         self.values[self.next] = value;
         self.next = (self.next + 1) % VARIANCE;

@@ -34,7 +34,7 @@ pub(super) struct Sprout {
     /// Bytes in the queue and in flight.
     queued: u64,
     next_sequence: u64,
-    recent: Recent,
+    recent: RecentPackets,
     last_sent: Option<Time>,
     heartbeat: bool,
 }
@@ -53,7 +53,7 @@ impl Sprout {
             newest_report: None,
             queued: 0,
             next_sequence: 0,
-            recent: Recent::default(),
+            recent: RecentPackets::default(),
             last_sent: None,
             heartbeat: false,
         }
@@ -185,14 +185,14 @@ impl Controller for Sprout {
 /// Sequence numbers of the packets within the reorder limit; packets within half a millisecond
 /// count as sent together, so that there are never many.
 #[derive(Debug, Clone, Default)]
-struct Recent {
+struct RecentPackets {
     /// First sequence number, first and last time of sending.
     groups: [(u64, Time, Time); Self::GROUPS],
     first: usize,
     count: usize,
 }
 
-impl Recent {
+impl RecentPackets {
     const GROUPS: usize = 24;
     const TOGETHER: Span = Span::from_micros(500);
 
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn the_reorder_limit_holds_at_any_rate() {
         for micros in [1, 10, 499, 500, 501, 3000, 20_000] {
-            let mut recent = Recent::default();
+            let mut recent = RecentPackets::default();
             for packet in 0..20_000 {
                 recent.push(packet, Time::from_micros(packet * micros));
                 let age = (packet - recent.oldest()) * micros;

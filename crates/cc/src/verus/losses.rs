@@ -18,7 +18,7 @@ const CEILING_GROWTH: f64 = 0.1;
 
 /// A packet declared lost that may yet arrive.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Gap {
+pub(super) struct MissingPacket {
     pub(super) number: u64,
     /// The window at which it was sent.
     pub(super) w: u32,
@@ -29,7 +29,7 @@ pub(super) struct Gap {
 #[derive(Debug, Clone)]
 pub(super) struct Losses {
     /// By packet number.
-    pub(super) missing: VecDeque<Gap>,
+    pub(super) missing: VecDeque<MissingPacket>,
     /// Packets; infinite before the first loss.
     pub(super) ceiling: f64,
     /// Losses of packets below this belong to an event that has lowered the ceiling already.
@@ -45,7 +45,7 @@ impl Losses {
     }
 
     /// A gap waits. Returns whether the oldest one expires for it.
-    pub(super) fn wait_for(&mut self, gap: Gap) -> bool {
+    pub(super) fn wait_for(&mut self, gap: MissingPacket) -> bool {
         let is_full = self.missing.len() >= MAX_MISSING;
         if is_full {
             self.missing.pop_front();
@@ -72,7 +72,7 @@ impl Losses {
     }
 
     /// The oldest gap, if it has expired.
-    pub(super) fn expire(&mut self, now: Time) -> Option<Gap> {
+    pub(super) fn expire(&mut self, now: Time) -> Option<MissingPacket> {
         let is_due = self.missing.front().is_some_and(|gap| now >= gap.expires_at);
         if is_due { self.missing.pop_front() } else { None }
     }
@@ -87,7 +87,7 @@ impl Losses {
     pub(super) fn lower_ceiling(
         &mut self,
         params: &VerusParams,
-        gap: &Gap,
+        gap: &MissingPacket,
         window: f64,
         next_number: u64,
     ) {
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_share_of_long_ago_is_none_and_the_next_loss_counts_the_same() {
         let params = VerusParams::parse("verus", "").unwrap();
-        let gap = Gap { number: 1, w: 100, expires_at: Time::ZERO };
+        let gap = MissingPacket { number: 1, w: 100, expires_at: Time::ZERO };
         let mut losses = Losses::new();
         losses.lower_ceiling(&params, &gap, 100.0, 1);
         for _ in 0..100_000 {

@@ -34,12 +34,12 @@ use crate::{
     Profile, SentPacket, Setup, Spurious, Stamp, Timeout,
 };
 use flight::Flight;
-use losses::{Gap, Losses, gap_expiry};
+use losses::{Losses, MissingPacket, gap_expiry};
 use params::LateAcks;
 pub(crate) use params::VerusParams;
 use profile::{DelayProfile, MAX_WINDOW, Repair};
 use set_point::{EpochState, SetPoint};
-pub(crate) use slow_start::SlowStart;
+pub(crate) use slow_start::VerusSlowStart;
 
 impl ControllerParams for VerusParams {
     fn build(&self, setup: Setup) -> Box<dyn Controller> {
@@ -50,7 +50,7 @@ impl ControllerParams for VerusParams {
 /// The controller.
 struct Verus {
     params: VerusParams,
-    start_rules: SlowStart,
+    start_rules: VerusSlowStart,
     mss: u64,
     grid: EpochGrid,
 
@@ -124,7 +124,11 @@ impl Controller for Verus {
             if packet.number < self.flight.first_live {
                 continue;
             }
-            let gap = Gap { number: packet.number, w: self.window_of(&packet.stamp), expires_at };
+            let gap = MissingPacket {
+                number: packet.number,
+                w: self.window_of(&packet.stamp),
+                expires_at,
+            };
             self.losses.lower_ceiling(&self.params, &gap, self.w, self.flight.next_number);
             if self.losses.wait_for(gap) {
                 self.flight.remove_one();

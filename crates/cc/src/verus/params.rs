@@ -3,7 +3,7 @@
 use cellpace_base::{Span, Window, params, words};
 
 use super::profile::{Extension, FitSettings, MAX_WINDOW, Repair};
-use super::slow_start::{CreditRule, ExitRule, SlowStart};
+use super::slow_start::{CreditRule, ExitRule, VerusSlowStart};
 
 const MS: Span = Span::from_millis(1);
 const SEC: Span = Span::from_secs(1);
@@ -147,14 +147,14 @@ impl VerusParams {
     }
 
     /// Returns the rules of slow start.
-    pub(super) fn slow_start(&self, mss: u64) -> SlowStart {
-        SlowStart {
+    pub(super) fn slow_start(&self, mss: u64) -> VerusSlowStart {
+        VerusSlowStart {
             exit_rule: self.slow_start_exit,
             exit_loss: self.ss_exit_loss as f64,
             credit: self.credit,
             m: self.loss_factor,
             max_window: self.max_packets(mss),
-            ..SlowStart::default()
+            ..VerusSlowStart::default()
         }
     }
 

@@ -7,7 +7,7 @@ use super::profile::MAX_WINDOW;
 
 /// How slow start grows and what ends it. Windows in packets, delays in ms.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct SlowStart {
+pub(crate) struct VerusSlowStart {
     pub(crate) exit_rule: ExitRule,
     /// RTT that ends it.
     pub(crate) exit_delay: f64,
@@ -38,7 +38,7 @@ words! {
     }
 }
 
-impl Default for SlowStart {
+impl Default for VerusSlowStart {
     /// What Verus does where no parameter changes it.
     fn default() -> Self {
         Self {
@@ -53,7 +53,7 @@ impl Default for SlowStart {
     }
 }
 
-impl SlowStart {
+impl VerusSlowStart {
     /// Above this RTT slow start ends.
     pub(crate) fn exit_delay(&self, base: f64) -> f64 {
         let relative = self.exit_ratio * base;

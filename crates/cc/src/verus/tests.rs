@@ -1159,7 +1159,7 @@ fn defaults_are_those_of_the_specification() {
     assert_eq!((params.alpha, EWMA, params.loss_factor), (0.2, 0.875, 0.7));
     let start = params.slow_start(MSS);
     assert_eq!((start.exit_delay, start.exit_ratio, start.exit_loss), (500.0, 15.0, 20.0));
-    assert_eq!(start, SlowStart::default());
+    assert_eq!(start, VerusSlowStart::default());
     assert_eq!(start.max_window, 39_999.0);
     assert_eq!(params.ss_exit_packets, 0);
 }

@@ -24,7 +24,7 @@ pub(super) enum Role {
 
 /// A monitor interval.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Interval {
+pub(super) struct MonitorInterval {
     serial: u64,
     /// In Mbit/s.
     pub(super) rate: f64,
@@ -39,7 +39,7 @@ pub(super) struct Interval {
     slope: Slope,
 }
 
-impl Interval {
+impl MonitorInterval {
     /// Bytes lost as a share of those sent.
     pub(super) fn loss(&self) -> f64 {
         self.lost as f64 / self.sent.max(1) as f64
@@ -54,7 +54,7 @@ impl Interval {
 /// Intervals not yet resolved, the present one last.
 #[derive(Debug, Clone)]
 pub(super) struct Intervals {
-    open: VecDeque<Interval>,
+    open: VecDeque<MonitorInterval>,
     next_serial: u64,
 }
 
@@ -69,11 +69,11 @@ impl Intervals {
         intervals
     }
 
-    pub(super) fn current(&self) -> &Interval {
+    pub(super) fn current(&self) -> &MonitorInterval {
         self.open.back().expect("there is always one")
     }
 
-    fn current_mut(&mut self) -> &mut Interval {
+    fn current_mut(&mut self) -> &mut MonitorInterval {
         self.open.back_mut().expect("there is always one")
     }
 
@@ -94,7 +94,7 @@ impl Intervals {
         }
         let serial = self.next_serial;
         self.next_serial += 1;
-        self.open.push_back(Interval {
+        self.open.push_back(MonitorInterval {
             serial,
             rate,
             role,
@@ -122,7 +122,7 @@ impl Intervals {
         current.serial
     }
 
-    fn find(&mut self, serial: u64) -> Option<&mut Interval> {
+    fn find(&mut self, serial: u64) -> Option<&mut MonitorInterval> {
         let at = self.open.binary_search_by_key(&serial, |interval| interval.serial).ok()?;
         self.open.get_mut(at)
     }
@@ -140,7 +140,7 @@ impl Intervals {
     }
 
     /// Takes the oldest interval once it is closed and all its packets are acked or lost.
-    pub(super) fn take_resolved(&mut self) -> Option<Interval> {
+    pub(super) fn take_resolved(&mut self) -> Option<MonitorInterval> {
         let first = self.open.front().filter(|_| self.open.len() > 1)?;
         let is_resolved = first.acked.saturating_add(first.lost) >= first.sent;
         if is_resolved { self.open.pop_front() } else { None }

@@ -9,9 +9,9 @@ mod utility;
 
 use cellpace_base::{Span, Time};
 
-use self::intervals::{Interval, Intervals, Role};
+use self::intervals::{Intervals, MonitorInterval, Role};
 pub(crate) use self::params::VivaceParams;
-use self::steps::Steps;
+use self::steps::GradientSteps;
 use self::utility::Utility;
 use crate::{
     Ack, Controller, ControllerParams, Event, Events, Loss, Pacing, Permit, Phase, Random, Rate,
@@ -53,7 +53,7 @@ enum Mode {
 
 /// A rate that is to be tried.
 #[derive(Debug, Clone, Copy)]
-struct Probe {
+struct RateTrial {
     rate: f64,
     role: Role,
 }
@@ -63,13 +63,13 @@ struct Vivace {
     mss: f64,
     random: Random,
     utility: Utility,
-    steps: Steps,
+    steps: GradientSteps,
     mode: Mode,
     /// In Mbit/s (10^6), as all rates here.
     rate: f64,
     intervals: Intervals,
     /// Intervals that are to follow, the next one last.
-    todo: [Option<Probe>; 2 * MAX_PAIRS],
+    todo: [Option<RateTrial>; 2 * MAX_PAIRS],
     /// Rates and utilities of the pairs: the higher rate first.
     results: [[Option<(f64, f64)>; 2]; MAX_PAIRS],
     /// `None` before the first sample.
@@ -93,7 +93,7 @@ impl Vivace {
             mss,
             random: setup.random,
             utility: Utility::new(params),
-            steps: Steps::new(params),
+            steps: GradientSteps::new(params),
             mode: Mode::Starting { previous: f64::NEG_INFINITY },
             rate,
             intervals: Intervals::new(setup.start, length, rate, Role::Start),
@@ -126,12 +126,12 @@ impl Vivace {
             let end = now + self.length(current.rate);
             return self.intervals.extend(end);
         }
-        let filler = Probe { rate: self.rate, role: Role::Filler };
+        let filler = RateTrial { rate: self.rate, role: Role::Filler };
         let next = self.next_probe().unwrap_or(filler);
         self.intervals.begin(now, self.length(next.rate), next.rate, next.role);
     }
 
-    fn next_probe(&mut self) -> Option<Probe> {
+    fn next_probe(&mut self) -> Option<RateTrial> {
         self.todo.iter_mut().rev().find(|probe| probe.is_some())?.take()
     }
 
@@ -161,7 +161,7 @@ impl Vivace {
     }
 
     /// A rate was tried.
-    fn result(&mut self, now: Time, interval: &Interval) {
+    fn result(&mut self, now: Time, interval: &MonitorInterval) {
         if interval.app_limited {
             return self.try_again(now, interval);
         }
@@ -189,13 +189,13 @@ impl Vivace {
     }
 
     /// The sender had too little data to try the rate.
-    fn try_again(&mut self, now: Time, interval: &Interval) {
+    fn try_again(&mut self, now: Time, interval: &MonitorInterval) {
         match interval.role {
             Role::Start => self.begin_start(now),
             role => {
                 let free = self.todo.iter_mut().find(|probe| probe.is_none());
                 if let Some(free) = free {
-                    *free = Some(Probe { rate: interval.rate, role });
+                    *free = Some(RateTrial { rate: interval.rate, role });
                 }
             }
         }
@@ -237,7 +237,7 @@ impl Vivace {
             for (place, up) in [(place + 1, first_up), (place, !first_up)] {
                 let factor = if up { 1.0 + self.params.epsilon } else { 1.0 - self.params.epsilon };
                 let role = Role::Probe { pair, up };
-                self.todo[place] = Some(Probe { rate: self.rate * factor, role });
+                self.todo[place] = Some(RateTrial { rate: self.rate * factor, role });
             }
         }
     }

@@ -4,7 +4,7 @@ use super::params::VivaceParams;
 
 /// The run of steps in one direction.
 #[derive(Debug, Clone)]
-pub(super) struct Steps {
+pub(super) struct GradientSteps {
     theta0: f64,
     omega0: f64,
     omega_step: f64,
@@ -16,7 +16,7 @@ pub(super) struct Steps {
     pub(super) bounds: u32,
 }
 
-impl Steps {
+impl GradientSteps {
     pub(super) fn new(params: &VivaceParams) -> Self {
         Self {
             theta0: params.theta0,
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn vivace_v3_steps() {
-        let mut steps = Steps::new(&VivaceParams::defaults());
+        let mut steps = GradientSteps::new(&VivaceParams::defaults());
         let mut rate = 10.0;
         for (gradient, expected, run, bounds) in [
             (0.3, 10.3, 1, 0),
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn vivace_v8_floor() {
-        let mut steps = Steps::new(&VivaceParams::defaults());
+        let mut steps = GradientSteps::new(&VivaceParams::defaults());
         assert_eq!(steps.step(0.52, -100.0), 0.5);
     }
 }

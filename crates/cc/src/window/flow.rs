@@ -214,28 +214,28 @@ pub(crate) struct WindowFlow<L: WindowLaw> {
     /// (`recover` of RFC 6582, one higher).
     recover: u64,
     next_number: u64,
-    loss: Option<LossEvent<L::Memory>>,
-    before_timeout: Option<Saved<L::Memory>>,
+    loss: Option<UndoableLoss<L::Memory>>,
+    before_timeout: Option<SavedWindow<L::Memory>>,
     phase: Phase,
     events: Events,
 }
 
 /// The state in front of a reduction.
 #[derive(Debug, Clone, Copy)]
-struct Saved<M> {
-    cwnd: f64,
-    ssthresh: f64,
-    recovering: bool,
-    recover: u64,
-    memory: M,
+pub(crate) struct SavedWindow<M> {
+    pub(crate) cwnd: f64,
+    pub(crate) ssthresh: f64,
+    pub(crate) recovering: bool,
+    pub(crate) recover: u64,
+    pub(crate) memory: M,
 }
 
 /// The last loss event: one reduction, however many packets.
 #[derive(Debug, Clone, Copy)]
-struct LossEvent<M> {
+pub(crate) struct UndoableLoss<M> {
     /// Declared lost and not seen since. When all turn up late, there was no loss.
-    missing: u64,
-    saved: Saved<M>,
+    pub(crate) missing: u64,
+    pub(crate) saved: SavedWindow<M>,
 }
 
 impl<L: WindowLaw> WindowFlow<L> {
@@ -322,8 +322,8 @@ impl<L: WindowLaw> WindowFlow<L> {
         loss.packets.iter().filter(|packet| packet.number >= self.recover).count() as u64
     }
 
-    fn saved(&self) -> Saved<L::Memory> {
-        Saved {
+    fn saved(&self) -> SavedWindow<L::Memory> {
+        SavedWindow {
             cwnd: self.window.cwnd,
             ssthresh: self.window.ssthresh,
             recovering: self.window.recovering,
@@ -334,7 +334,7 @@ impl<L: WindowLaw> WindowFlow<L> {
 
     /// Takes a reduction back (RFC 4015 section 3.4, RFC 9438 section 4.9). What the window has
     /// grown meanwhile stays. Losses found later are news again, so `recover` goes back, too.
-    fn undo(&mut self, now: Time, saved: Saved<L::Memory>) {
+    fn undo(&mut self, now: Time, saved: SavedWindow<L::Memory>) {
         self.window.cwnd = self.window.cwnd.max(saved.cwnd);
         self.window.ssthresh = saved.ssthresh;
         self.window.recovering = saved.recovering;
@@ -414,7 +414,7 @@ impl<L: WindowLaw> Controller for WindowFlow<L> {
         self.next_number = loss.next_number;
         let fresh = self.count(loss);
         if fresh > 0 {
-            self.loss = Some(LossEvent { missing: fresh, saved: self.saved() });
+            self.loss = Some(UndoableLoss { missing: fresh, saved: self.saved() });
             self.reduce(loss.now, loss.prior_in_flight, loss.next_number, L::on_loss);
             return self.settle(loss.now);
         }

@@ -3,7 +3,7 @@
 pub(crate) mod bic;
 pub(crate) mod c2tcp;
 pub(crate) mod cubic;
-mod flow;
+pub(crate) mod flow;
 mod hystart;
 mod hystart_pp;
 pub(crate) mod ledbat;

@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 const TERMINATED: &str = "143";
 
 /// What is under test, and what it takes to run it.
-pub(crate) struct Stage {
+pub(crate) struct ConformStage {
     /// This program.
     program: PathBuf,
     /// The server's command; empty: TCP of the kernel.
@@ -66,7 +66,7 @@ enum Server {
     Foreign(FarProgram, u16),
 }
 
-impl Stage {
+impl ConformStage {
     /// Prepares files for a server to send.
     pub(crate) fn new(
         server: Vec<OsString>,

@@ -143,6 +143,7 @@ impl EpochLog {
     fn end_chain(&mut self) {
         self.last_ack = None;
         self.longest_rtt = None;
+        // The next chain begins without a delay from before the gap.
         self.last_delay_us = 0;
         let chain = std::mem::take(&mut self.chain);
         if !chain.is_empty() {

@@ -15,11 +15,11 @@ use super::epoch_log::{ChainSink, EpochLog};
 /// reads: whole rows, each at most some ten seconds late.
 #[derive(Clone)]
 pub struct SampleFile {
-    file: Arc<Mutex<OpenFile>>,
+    file: Arc<Mutex<OpenSampleFile>>,
     flows: Arc<AtomicU64>,
 }
 
-struct OpenFile {
+struct OpenSampleFile {
     file: File,
     users: u32,
     /// The number of the next chain.
@@ -44,7 +44,7 @@ impl SampleFile {
     pub fn create(path: &Path, users: u32, on_error: fn(&str)) -> io::Result<Self> {
         let mut file = File::create(path)?;
         writeln!(file, "{SAMPLES_HEADER}")?;
-        let file = OpenFile { file, users, next: 0, last: None, on_error, has_failed: false };
+        let file = OpenSampleFile { file, users, next: 0, last: None, on_error, has_failed: false };
         Ok(Self { file: Arc::new(Mutex::new(file)), flows: Arc::default() })
     }
 
@@ -61,7 +61,7 @@ impl SampleFile {
 
 /// Where one flow's samples go.
 struct FlowSamples {
-    file: Arc<Mutex<OpenFile>>,
+    file: Arc<Mutex<OpenSampleFile>>,
     flow: u64,
 }
 
@@ -76,7 +76,7 @@ impl ChainSink for FlowSamples {
     }
 }
 
-impl OpenFile {
+impl OpenSampleFile {
     /// Rows of a chain stand together, so a chain goes on only if no other flow wrote meanwhile;
     /// otherwise the part is a chain of its own.
     fn write(&mut self, flow: u64, chain: &Chain, is_over: bool) {

@@ -80,6 +80,7 @@ impl Training {
         let work = |index: usize, clock: &WorkClock| plan[index].watch(clock);
         let results = run_all(plan.len(), threads(jobs), Span::from_nanos(total), work, sink)?;
         let missing = results.iter().filter(|run| run.is_none()).count();
+        // A run that is missing without that ended in a panic, which is an error.
         if missing > 0 && sink.is_cancelled() {
             return Ok(None);
         }
@@ -95,6 +96,7 @@ impl Training {
                 None => logged.push(LoggedFlows { users, chains: chains? }),
             }
         }
+        // Tables have their parts in ascending order of users.
         logged.sort_by_key(|flows| flows.users);
         Ok(Some(logged))
     }

@@ -235,7 +235,7 @@ impl ParamScale {
         match self {
             Self::Number => plain(value),
             Self::Integer => plain(value.round()),
-            // To a microsecond: nobody means more.
+            // Whole microseconds, so that the text stays short.
             Self::Span if value > 1e6 => {
                 Span::from_nanos((value / 1e3).round() as u64 * 1_000).to_string()
             }

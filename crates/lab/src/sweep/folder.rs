@@ -104,6 +104,7 @@ impl SweepFolder {
             )));
         }
         fs::create_dir_all(root).map_err(wrong)?;
+        // Before the manifest is read: another process may be about to replace it.
         let lock = lock(root)?;
         let fresh = fresh_manifest(sweep);
         let manifest = match read_manifest(root)? {
@@ -112,6 +113,7 @@ impl SweepFolder {
         };
         let mut folder =
             Self { root: root.to_owned(), manifest, done: BTreeMap::new(), _lock: lock };
+        // A part may be gone or changed since: its cells are then run again.
         folder.drop_missing_parts();
         if !folder.manifest.complete {
             fs::create_dir_all(folder.work()).map_err(wrong)?;
@@ -160,7 +162,7 @@ impl SweepFolder {
         self.manifest.cells - self.missing().into_iter().map(CellRange::count).sum::<u64>()
     }
 
-    /// Where the results of units go before a finished file is made of them. Whoever shares the
+    /// Where the results of units go before a finished file is made of them. Programs that share the
     /// folder may write there with [`write_unit`](Self::write_unit).
     pub fn work(&self) -> PathBuf {
         self.root.join(WORK)
@@ -285,6 +287,8 @@ impl SweepFolder {
                 continue;
             };
             for (row, id) in ids_of(&batch)?.into_iter().enumerate() {
+                // By the cell's id, not the row's place: a unit may have been cut short or done
+                // twice.
                 if let Some(number) = numbers.get(&id) {
                     places[(number - cells.first) as usize] = Some((batches.len(), row));
                 }
@@ -296,13 +300,15 @@ impl SweepFolder {
             return Ok(());
         }
         let places: Vec<(usize, usize)> = places.into_iter().flatten().collect();
+        // In the order of the plan, so that the file has the same bytes whatever ran its cells.
         let table = interleave_record_batch(&batches.iter().collect::<Vec<_>>(), &places);
         let table = table.map_err(LabError::failed)?;
+        // The part and the manifest first: if we are killed here, work files are only left over.
         self.write_part(partition, cells, &table)?;
         files.iter().for_each(|file| forget(file));
         self.done.remove(&partition);
         if self.manifest.complete {
-            // Whatever else is in there is nobody's result; a folder that is not empty stays.
+            // Other files in there are no results of ours: a folder that is not empty stays.
             let _ = fs::remove_dir(self.work());
         }
         Ok(())
@@ -326,6 +332,7 @@ impl SweepFolder {
             blake3: blake3::hash(&bytes).to_hex().to_string(),
         };
         self.manifest.parts.push(part);
+        // Parts are finished in any order, but the manifest is the same whatever the order was.
         self.manifest.parts.sort_by_key(|part| part.first);
         self.manifest.complete = self.is_complete();
         self.write_manifest()
@@ -430,12 +437,12 @@ fn lock(root: &Path) -> Result<File, LabError> {
             "{}: another process works on this sweep",
             root.display()
         ))),
-        // A file system without locks: nobody can say.
+        // A file system without locks: another process may use the folder, or none.
         Ok(()) | Err(_) => Ok(folder),
     }
 }
 
-/// Whether somebody else's files are in the folder.
+/// Whether the folder has files of other programs.
 fn is_used(root: &Path) -> std::io::Result<bool> {
     match fs::read_dir(root) {
         Ok(entries) => {

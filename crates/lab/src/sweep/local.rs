@@ -40,14 +40,16 @@ pub fn run_sweep(
     let units = units(sweep, &folder.missing(), threads as u64);
     let work = folder.work();
     let count = units.iter().copied().map(CellRange::count).sum::<u64>();
-    let mut collector = Collector { sweep, folder, sink, failed: None, done: 0, count };
+    let mut collector = ResultCollector { sweep, folder, sink, failed: None, done: 0, count };
     let run = |at: usize, clock: &crate::WorkClock| {
         let unit = run_unit(sweep, units[at], clock)
+            // Written by the thread that ran it: only its cells' numbers come to the calling
+            // thread.
             .and_then(|unit| SweepFolder::write_unit(&work, &unit).map(|_| unit.cells));
         Some(unit)
     };
     run_all(units.len(), threads, Span::ZERO, run, &mut collector)?;
-    let Collector { failed, done, .. } = collector;
+    let ResultCollector { failed, done, .. } = collector;
     match failed {
         Some(error) => Err(error),
         None => Ok(SweepEnd {
@@ -60,6 +62,7 @@ pub fn run_sweep(
 
 fn units(sweep: &Sweep, missing: &[CellRange], threads: u64) -> Vec<CellRange> {
     let cells: u64 = missing.iter().copied().map(CellRange::count).sum();
+    // Small sweeps are cut finer than `UNIT_S`, or some threads would have nothing to do.
     let most = cells.div_ceil(threads.max(1) * UNITS_PER_THREAD);
     let mut units = Vec::new();
     for range in missing {
@@ -74,7 +77,7 @@ fn units(sweep: &Sweep, missing: &[CellRange], threads: u64) -> Vec<CellRange> {
 }
 
 /// Brings the results of units into the folder, on the calling thread.
-struct Collector<'a> {
+struct ResultCollector<'a> {
     sweep: &'a Sweep,
     folder: &'a mut SweepFolder,
     sink: &'a mut dyn WorkSink<u64>,
@@ -84,7 +87,7 @@ struct Collector<'a> {
     count: u64,
 }
 
-impl WorkSink<Result<CellRange, LabError>> for Collector<'_> {
+impl WorkSink<Result<CellRange, LabError>> for ResultCollector<'_> {
     fn on_done(&mut self, _: usize, result: &Result<CellRange, LabError>) {
         let added = match result {
             Ok(cells) => self.folder.add(self.sweep, *cells).map(|()| *cells),
@@ -92,6 +95,7 @@ impl WorkSink<Result<CellRange, LabError>> for Collector<'_> {
         };
         match added {
             Err(error) => {
+                // The first error is the cause; `is_cancelled` then stops the other units.
                 self.failed.get_or_insert(error);
             }
             Ok(cells) => {

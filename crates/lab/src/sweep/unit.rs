@@ -38,6 +38,7 @@ impl Sweep {
     /// one, at most `most`, all of one finished file.
     pub fn cut(&self, cells: CellRange, seconds: f64, most: u64) -> CellRange {
         let partition_end = (cells.first / PARTITION_CELLS + 1) * PARTITION_CELLS;
+        // Never across a finished file, so that a unit's results belong to one of them.
         let end = cells.end.min(partition_end).min(cells.first.saturating_add(most.max(1)));
         let mut left = seconds;
         let mut at = cells.first;
@@ -121,6 +122,7 @@ pub fn run_unit(sweep: &Sweep, cells: CellRange, clock: &WorkClock) -> Result<Un
             break;
         }
         let cell = sweep.cell(number);
+        // A cell has nothing that a panic could leave half changed: the next one is built anew.
         let run = AssertUnwindSafe(|| run_cell(&cell, clock));
         let row = match catch_unwind(run) {
             Ok(None) => break,

@@ -26,15 +26,15 @@ struct ReadTrace {
     #[serde(default, deserialize_with = "opportunities")]
     opportunities_ms: Option<Vec<u32>>,
     /// iperf3's.
-    intervals: Option<Vec<Interval>>,
+    intervals: Option<Vec<IperfInterval>>,
     /// netem-trace's.
     #[serde(rename = "RepeatedBwPatternConfig")]
-    pattern: Option<Pattern>,
+    pattern: Option<RatePattern>,
 }
 
 /// A report of iperf3 about a part of its run.
 #[derive(Debug, Deserialize)]
-struct Interval {
+struct IperfInterval {
     sum: IntervalSum,
 }
 
@@ -48,7 +48,7 @@ struct IntervalSum {
 }
 
 #[derive(Debug, Deserialize)]
-struct Pattern {
+struct RatePattern {
     pattern: Vec<PatternPart>,
 }
 
@@ -130,7 +130,7 @@ pub(super) fn read(name: &str, reader: impl BufRead) -> Result<Trace, TraceError
             of_opportunities(millis, period_ms)
         }
         ReadTrace { intervals: Some(intervals), .. } => of_intervals(&intervals),
-        ReadTrace { pattern: Some(Pattern { pattern }), .. } => of_pattern(&pattern),
+        ReadTrace { pattern: Some(RatePattern { pattern }), .. } => of_pattern(&pattern),
         _ => Err("has neither `opportunities_ms`, nor iperf3's `intervals`, nor netem-trace's \
                   `RepeatedBwPatternConfig`"
             .to_owned()),
@@ -148,7 +148,7 @@ fn of_opportunities(millis: Vec<u32>, period_ms: Option<u32>) -> Result<Trace, S
 }
 
 /// The sums of all streams, without what iperf3 was asked to omit.
-fn of_intervals(intervals: &[Interval]) -> Result<Trace, String> {
+fn of_intervals(intervals: &[IperfInterval]) -> Result<Trace, String> {
     let counted = intervals.iter().map(|interval| &interval.sum).filter(|sum| !sum.omitted);
     let (mut rows, mut end, mut first) = (Vec::new(), 0.0, None);
     for (number, sum) in counted.enumerate() {

@@ -30,7 +30,7 @@ pub struct TransferResult {
 }
 
 /// Makes the result of flows that are over, with their numbers in order. `any_failed`: one of those
-/// that nobody remembers.
+/// that are not remembered.
 pub(super) fn conclude(
     conditions: TransferConditions,
     transport: Option<&'static str>,

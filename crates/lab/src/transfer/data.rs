@@ -152,6 +152,7 @@ impl DataSource {
                     continue;
                 }
                 Self::File { file, path, buffer } => (file.read(&mut buffer[..room]), path, buffer),
+                // What was written so far leaves: more may not come for a long time.
                 Self::Pipe { ready: false, .. } => {
                     flow.flush();
                     return Ok(SourceState::Later);
@@ -274,6 +275,8 @@ impl DataSink {
             if first.is_empty() {
                 return Ok(());
             }
+            // Consumed only once written: what a slow reader does not take closes the peer's
+            // window.
             let count = self.write_some(first)?;
             if count == 0 {
                 return Ok(());

@@ -71,6 +71,7 @@ fn make_whole(path: &Path) -> Result<bool, String> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(|error| format!("cannot make its folder: {error}"))?;
     let mut draw = [0; 8];
+    // A name of its own, as several processes may make the key at the same moment.
     getrandom::fill(&mut draw).map_err(|error| error.to_string())?;
     let unfinished = folder.join(format!(".key-{}", HEXLOWER.encode_display(&draw)));
     create_key(&unfinished).map_err(|why| format!("cannot be made: {why}"))?;
@@ -125,6 +126,7 @@ pub fn read_key(path: &Path) -> Result<[u8; SECRET_BYTES], String> {
 /// When there is none, or others may read it. Nothing of the content is in the errors.
 pub fn read_private(path: &Path, most_bytes: u64) -> Result<Vec<u8>, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
+    // Of the open file, not of the path: what is checked is what is read.
     let facts = file.metadata().map_err(|error| error.to_string())?;
     if facts.is_dir() {
         return Err("this is a folder, not a file".to_owned());

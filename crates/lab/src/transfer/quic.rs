@@ -25,8 +25,10 @@ use super::data::{DataSink, DataSource, SinkError};
 use super::quic_segments::{
     MAX_STREAMS, ReceiveWindow, SegmentError, SegmentWriter, WINDOW_MEMORY, first_window,
 };
-use super::quic_socket::{self, SocketTrouble};
-use super::quic_stream::{ALPN, CloseCode, QuicStreamError, QuicStreamReader, SEGMENT, header};
+use super::quic_socket::{self, QuicSocketTrouble};
+use super::quic_stream::{
+    ALPN, QuicStreamError, QuicStreamReader, SEGMENT, StreamCloseCode, header,
+};
 use super::record::{FlowRecord, FlowTotals};
 use super::series::BIN;
 use super::session::{INTERVAL, TransferView};
@@ -114,11 +116,11 @@ enum Note {
     /// A peer wants to begin.
     Incoming(Box<noq::Incoming>),
     /// Something went wrong at a socket.
-    Trouble(SocketTrouble),
+    Trouble(QuicSocketTrouble),
     /// An endpoint takes no more peers.
     Closed(SocketAddr),
     /// Its handshake is over.
-    Arrived(Arrival),
+    Arrived(FinishedHandshake),
     Connected(usize, Connection, Option<Control>),
     /// A sender offers so many flows.
     Offered(u16),
@@ -126,7 +128,7 @@ enum Note {
 }
 
 /// A connection of a peer whose handshake is over, for better or worse.
-struct Arrival {
+struct FinishedHandshake {
     from: SocketAddr,
     /// The flow under whose controller it would be.
     number: usize,
@@ -139,7 +141,7 @@ struct Arrival {
 
 /// What the task of a flow and the session share.
 #[derive(Default)]
-struct Progress {
+struct FlowProgress {
     /// Payload written or read.
     payload: AtomicU64,
     /// All of the payload arrived.
@@ -149,7 +151,7 @@ struct Progress {
 /// One flow of a session.
 struct LiveFlow {
     record: FlowRecord,
-    progress: Arc<Progress>,
+    progress: Arc<FlowProgress>,
     connection: Option<Connection>,
     control: Option<Control>,
     /// Ends made-up bytes.
@@ -158,7 +160,7 @@ struct LiveFlow {
     place: Option<Place>,
 }
 
-struct Session<'a, 'v> {
+struct QuicSession<'a, 'v> {
     plan: QuicTransfer<'a>,
     view: &'v mut dyn TransferView,
     conditions: TransferConditions,
@@ -205,7 +207,7 @@ impl<'a> QuicTransfer<'a> {
             .build()
             .map_err(LabError::failed)?;
         let (most, of_network) = self.limits();
-        let session = Session {
+        let session = QuicSession {
             plan: self,
             view,
             conditions,
@@ -246,10 +248,11 @@ impl<'a> QuicTransfer<'a> {
     }
 }
 
-impl Session<'_, '_> {
+impl QuicSession<'_, '_> {
     async fn run(mut self) -> Result<TransferResult, LabError> {
         self.meet()?;
         let mut look = tokio::time::interval(LOOK_EVERY);
+        // After a pause of the machine one look is enough.
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !self.is_done() {
             tokio::select! {
@@ -372,6 +375,7 @@ impl Session<'_, '_> {
             .stream_receive_window(VarInt::from_u32(SEGMENT as u32))
             .receive_window(VarInt::from_u32(self.first_window() as u32))
             .max_concurrent_uni_streams(VarInt::from_u32(MAX_STREAMS))
+            // Data goes one way; what a peer could open besides would only take memory.
             .max_concurrent_bidi_streams(VarInt::from_u32(0))
             .datagram_receive_buffer_size(None);
         Ok(Arc::new(transport))
@@ -471,7 +475,8 @@ impl Session<'_, '_> {
                 Ok(connected) => connected.map_err(|error| reason(&error)),
                 Err(_) => Err("it did not show who it is in time".to_owned()),
             };
-            let arrival = Arrival { from, number, name, connection, _handshake: handshake };
+            let arrival =
+                FinishedHandshake { from, number, name, connection, _handshake: handshake };
             let _ = notes.send(Note::Arrived(arrival));
         });
         Ok(())
@@ -491,8 +496,8 @@ impl Session<'_, '_> {
     }
 
     /// A peer has shown who it is, or not.
-    fn on_arrival(&mut self, arrival: Arrival) {
-        let Arrival { from, number, name, connection, _handshake } = arrival;
+    fn on_arrival(&mut self, arrival: FinishedHandshake) {
+        let FinishedHandshake { from, number, name, connection, _handshake } = arrival;
         if let Some(count) = self.claims.get_mut(&number) {
             *count -= 1;
             if *count == 0 {
@@ -501,33 +506,34 @@ impl Session<'_, '_> {
         }
         let connection = match connection {
             Ok(connection) => connection,
-            // A stranger, or a peer that has gone: nobody waits for it.
+            // A stranger, or a peer that has gone: no flow of ours waits for it.
             Err(reason) => {
                 self.view.on_detail(&format!("{}: {reason}", shown_address(from)));
                 return;
             }
         };
-        let refused = |code: CloseCode, why: &str| connection.close(code.into(), why.as_bytes());
+        let refused =
+            |code: StreamCloseCode, why: &str| connection.close(code.into(), why.as_bytes());
         if self.stopping {
-            return refused(CloseCode::Stopped, "it was interrupted");
+            return refused(StreamCloseCode::Stopped, "it was interrupted");
         }
         if let Some(why) = self.busy() {
-            return refused(CloseCode::Busy, &why);
+            return refused(StreamCloseCode::Busy, &why);
         }
         let is_sender = matches!(self.plan.role, QuicRole::Send { .. });
         if is_sender && self.flows.contains_key(&number) {
-            return refused(CloseCode::Busy, "another one has taken this flow; ask again");
+            return refused(StreamCloseCode::Busy, "another one has taken this flow; ask again");
         }
         // Receivers count those that were taken.
         let number = if is_sender { number } else { self.begun };
         let place = match self.places.take(from) {
             Ok(place) => place,
-            Err(why) => return refused(CloseCode::Busy, &why.to_string()),
+            Err(why) => return refused(StreamCloseCode::Busy, &why.to_string()),
         };
         let data = match self.data(number) {
             Ok(data) => data,
             Err(error) => {
-                refused(CloseCode::of(&error), &error.text);
+                refused(StreamCloseCode::of(&error), &error.text);
                 self.view.on_warning(&error.text);
                 self.any_failed = true;
                 return;
@@ -558,8 +564,9 @@ impl Session<'_, '_> {
     ) {
         let offered = self.expected.and_then(|all| u16::try_from(all).ok()).unwrap_or(1);
         let (cut, is_cut) = watch::channel(false);
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(FlowProgress::default());
         let is_sender = matches!(data, FlowData::Source(_));
+        // A peer that this side asked shares the memory of its window with no others.
         let memory = match &place {
             Some(place) => place.memory().clone(),
             None => MemoryBudget::new(WINDOW_MEMORY),
@@ -621,12 +628,12 @@ impl Session<'_, '_> {
     }
 
     /// A socket that receives nothing any more is the end, unless all flows end anyway.
-    fn on_trouble(&mut self, trouble: &SocketTrouble) -> Result<(), LabError> {
+    fn on_trouble(&mut self, trouble: &QuicSocketTrouble) -> Result<(), LabError> {
         match trouble {
-            SocketTrouble::Failed(error) if !self.stopping => {
+            QuicSocketTrouble::Failed(error) if !self.stopping => {
                 return Err(LabError::failed(format!("receiving: {error}")));
             }
-            SocketTrouble::Short(error) if !self.was_short => {
+            QuicSocketTrouble::Short(error) if !self.was_short => {
                 let text = format!("the system is short of memory, going on: {error}");
                 self.view.on_warning(&text);
                 self.was_short = true;
@@ -638,6 +645,7 @@ impl Session<'_, '_> {
 
     /// The number of flows of the sender.
     fn take_offer(&mut self, count: u16) -> Result<(), LabError> {
+        // The number comes from the peer, and each flow takes a socket here.
         let count = usize::from(count.clamp(1, MAX_FLOWS));
         let QuicMeeting::Connect { to, .. } = &self.plan.meeting else {
             self.expected.get_or_insert(count);
@@ -652,6 +660,7 @@ impl Session<'_, '_> {
     }
 
     fn on_ended(&mut self, number: usize, result: Result<Option<[u8; 32]>, String>) {
+        // Before the record ends, so that the last RTTs and events are in it.
         self.look();
         let now = self.now();
         let Some(flow) = self.flows.get_mut(&number) else { return };
@@ -661,6 +670,7 @@ impl Session<'_, '_> {
         }
         let totals = flow.totals();
         flow.record.end(now, totals);
+        // Frees the flow's place for the next peer, although its record stays for the document.
         (flow.control, flow.connection, flow.place) = (None, None, None);
         self.any_failed |= flow.record.error.is_some();
         self.ended += 1;
@@ -679,7 +689,7 @@ impl Session<'_, '_> {
             self.expected = Some(1);
         }
         if !self.plan.ends {
-            // Its figures were shown; nobody asks for them again.
+            // Its figures were shown, and there is no document at the end.
             self.flows.remove(&number);
         }
     }
@@ -753,7 +763,7 @@ impl Session<'_, '_> {
                     flow.cut.send_replace(true);
                 }
                 Some(connection) => {
-                    connection.close(CloseCode::Stopped.into(), b"it was interrupted");
+                    connection.close(StreamCloseCode::Stopped.into(), b"it was interrupted");
                 }
                 None => {}
             }
@@ -761,7 +771,7 @@ impl Session<'_, '_> {
         if self.flows.values().any(|flow| flow.connection.is_none() && flow.record.ended.is_none())
         {
             for endpoint in &self.endpoints {
-                endpoint.close(CloseCode::Stopped.into(), b"it was interrupted");
+                endpoint.close(StreamCloseCode::Stopped.into(), b"it was interrupted");
             }
         }
     }
@@ -861,7 +871,7 @@ impl LiveFlow {
 struct FlowTask {
     number: usize,
     notes: mpsc::UnboundedSender<Note>,
-    progress: Arc<Progress>,
+    progress: Arc<FlowProgress>,
     /// What the peer may have in flight or waiting, where this end receives.
     window: ReceiveWindow,
     is_cut: watch::Receiver<bool>,
@@ -930,7 +940,7 @@ impl FlowTask {
         let was_cut = tokio::select! {
             result = written => {
                 if let Err(error) = result {
-                    connection.close(CloseCode::Storage.into(), b"the sender cannot read on");
+                    connection.close(StreamCloseCode::Storage.into(), b"the sender cannot read on");
                     return Err(error);
                 }
                 false
@@ -966,7 +976,7 @@ impl FlowTask {
         connection: &Connection,
         mut sink: DataSink,
     ) -> Result<Option<[u8; 32]>, String> {
-        let failed = |code: CloseCode, error: String| {
+        let failed = |code: StreamCloseCode, error: String| {
             connection.close(code.into(), error.as_bytes());
             error
         };
@@ -990,25 +1000,25 @@ impl FlowTask {
                     stream = connection.accept_uni().await.map_err(|error| reason(&error))?;
                 }
                 // Made-up bytes end here: what has arrived is all.
-                Err(noq::ReadError::Reset(code)) if code == CloseCode::Cut.into() => {
+                Err(noq::ReadError::Reset(code)) if code == StreamCloseCode::Cut.into() => {
                     break reader.cut().map_err(refused)?;
                 }
                 Err(noq::ReadError::ConnectionLost(error)) => return Err(reason(&error)),
-                Err(error) => return Err(failed(CloseCode::Protocol, error.to_string())),
+                Err(error) => return Err(failed(StreamCloseCode::Protocol, error.to_string())),
             }
             if let Some(count) = reader.offered().filter(|_| !was_offered) {
                 was_offered = true;
                 let _ = self.notes.send(Note::Offered(count));
             }
         };
-        sink.commit().map_err(|error| failed(CloseCode::of(&error), error.text))?;
+        sink.commit().map_err(|error| failed(StreamCloseCode::of(&error), error.text))?;
         // From here on it is stored, whatever becomes of the connection.
         if let Ok(mut stream) = connection.open_uni().await {
             let _ = stream.write_all(&hash).await;
             let _ = stream.finish();
             let _ = stream.stopped().await;
         }
-        connection.close(CloseCode::Stored.into(), &hash);
+        connection.close(StreamCloseCode::Stored.into(), &hash);
         Ok(Some(hash))
     }
 }
@@ -1045,14 +1055,14 @@ fn pieces(source: DataSource) -> mpsc::Receiver<Result<Vec<u8>, String>> {
 async fn stored(connection: &Connection) -> Result<Vec<u8>, String> {
     if let Ok(mut stream) = connection.accept_uni().await {
         let hash = stream.read_to_end(blake3::OUT_LEN).await;
-        connection.close(CloseCode::Stored.into(), b"");
+        connection.close(StreamCloseCode::Stored.into(), b"");
         if let Ok(hash) = hash {
             return Ok(hash);
         }
     }
     match connection.closed().await {
         ConnectionError::ApplicationClosed(close)
-            if close.error_code == CloseCode::Stored.into() =>
+            if close.error_code == StreamCloseCode::Stored.into() =>
         {
             Ok(close.reason.to_vec())
         }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use cellpace_base::quota::{LISTENER_MEMORY, MemoryTally};
 use noq::{Connection, ConnectionError, SendStream, VarInt, WriteError};
 
-use super::quic_stream::{CloseCode, SEGMENT};
+use super::quic_stream::{SEGMENT, StreamCloseCode};
 
 /// Bytes that a receiver lets a flow have in flight or waiting, at first and at most.
 const FIRST_WINDOW: u64 = 1 << 20;
@@ -111,7 +111,7 @@ impl SegmentWriter {
     pub(super) fn cut(&mut self) {
         for stream in self.earlier.iter_mut().chain([&mut self.stream]) {
             // It has arrived.
-            let _ = stream.reset(CloseCode::Cut.into());
+            let _ = stream.reset(StreamCloseCode::Cut.into());
         }
     }
 

@@ -18,7 +18,7 @@ use tokio::time::{Sleep, sleep};
 
 /// What went wrong at a socket.
 #[derive(Debug)]
-pub(super) enum SocketTrouble {
+pub(super) enum QuicSocketTrouble {
     /// The system was short of memory, and the call is repeated.
     Short(io::Error),
     /// Nothing is received any more.
@@ -32,7 +32,7 @@ pub(super) enum SocketTrouble {
 pub(super) fn open(
     at: SocketAddr,
     server: Option<ServerConfig>,
-    report: impl Fn(SocketTrouble) + Send + Sync + 'static,
+    report: impl Fn(QuicSocketTrouble) + Send + Sync + 'static,
 ) -> io::Result<Endpoint> {
     let runtime = Arc::new(TokioRuntime);
     let inner = runtime.wrap_udp_socket(UdpSocket::bind(at)?)?;
@@ -50,7 +50,7 @@ struct WatchedSocket {
     shortage: Shortage,
     /// Until when nothing is received.
     pause: Option<Pin<Box<Sleep>>>,
-    report: Box<dyn Fn(SocketTrouble) + Send + Sync>,
+    report: Box<dyn Fn(QuicSocketTrouble) + Send + Sync>,
 }
 
 impl fmt::Debug for WatchedSocket {
@@ -87,10 +87,10 @@ impl AsyncUdpSocket for WatchedSocket {
                 return Poll::Ready(Err(error));
             }
             let Some(pause) = self.shortage.pause(&error) else {
-                (self.report)(SocketTrouble::Failed(copy(&error)));
+                (self.report)(QuicSocketTrouble::Failed(copy(&error)));
                 return Poll::Ready(Err(error));
             };
-            (self.report)(SocketTrouble::Short(error));
+            (self.report)(QuicSocketTrouble::Short(error));
             self.pause = Some(Box::pin(sleep(pause)));
         }
     }
@@ -154,7 +154,7 @@ mod tests {
 
     fn watched(
         mut results: Vec<Result<usize, Errno>>,
-    ) -> (WatchedSocket, mpsc::Receiver<SocketTrouble>) {
+    ) -> (WatchedSocket, mpsc::Receiver<QuicSocketTrouble>) {
         results.reverse();
         let (sender, reports) = mpsc::channel();
         let socket = WatchedSocket {
@@ -181,7 +181,10 @@ mod tests {
             let (mut socket, reports) = watched(vec![Err(Errno::NOMEM), Err(Errno::NOBUFS), Ok(3)]);
             assert_eq!(receive(&mut socket).await.unwrap(), 3);
             let reports: Vec<_> = reports.try_iter().collect();
-            assert!(matches!(reports[..], [SocketTrouble::Short(_), SocketTrouble::Short(_)]));
+            assert!(matches!(
+                reports[..],
+                [QuicSocketTrouble::Short(_), QuicSocketTrouble::Short(_)]
+            ));
         });
     }
 
@@ -205,7 +208,7 @@ mod tests {
             let error = receive(&mut socket).await.unwrap_err();
             assert_eq!(error.raw_os_error(), Some(Errno::BADF.raw_os_error()));
             let reports: Vec<_> = reports.try_iter().collect();
-            assert!(matches!(&reports[..], [SocketTrouble::Failed(why)]
+            assert!(matches!(&reports[..], [QuicSocketTrouble::Failed(why)]
                 if why.raw_os_error() == error.raw_os_error()));
         });
     }

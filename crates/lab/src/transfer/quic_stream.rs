@@ -12,7 +12,7 @@
 //! of order.
 //!
 //! The receiver answers in a stream of its own with the hash of what it has stored, and closes the
-//! connection with it and [`CloseCode::Stored`].
+//! connection with it and [`StreamCloseCode::Stored`].
 //! No code is 0, with which libraries close connections that a program drops.
 
 use noq::VarInt;
@@ -32,7 +32,7 @@ const HASH: usize = blake3::OUT_LEN;
 /// Why a connection was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub(super) enum CloseCode {
+pub(super) enum StreamCloseCode {
     /// Everything arrived and is stored; the reason is the hash of it.
     Stored = 0xce11_0001,
     /// It cannot be stored or read.
@@ -47,15 +47,15 @@ pub(super) enum CloseCode {
     Protocol = 0xce11_0006,
 }
 
-impl CloseCode {
+impl StreamCloseCode {
     /// Why there is no place for what would arrive.
     pub(super) fn of(error: &SinkError) -> Self {
         if error.is_busy { Self::Busy } else { Self::Storage }
     }
 }
 
-impl From<CloseCode> for VarInt {
-    fn from(code: CloseCode) -> Self {
+impl From<StreamCloseCode> for VarInt {
+    fn from(code: StreamCloseCode) -> Self {
         Self::from_u32(code as u32)
     }
 }
@@ -89,10 +89,12 @@ pub enum QuicStreamError {
 }
 
 impl QuicStreamError {
-    pub(super) fn code(&self) -> CloseCode {
+    pub(super) fn code(&self) -> StreamCloseCode {
         match self {
-            Self::Header | Self::TooLong | Self::Incomplete | Self::Hash => CloseCode::Protocol,
-            Self::Storage(_) => CloseCode::Storage,
+            Self::Header | Self::TooLong | Self::Incomplete | Self::Hash => {
+                StreamCloseCode::Protocol
+            }
+            Self::Storage(_) => StreamCloseCode::Storage,
         }
     }
 }
@@ -148,6 +150,7 @@ impl<W: FnMut(&[u8]) -> Result<(), String>> QuicStreamReader<W> {
         if missing > 0 {
             let (first, rest) = bytes.split_at(missing.min(bytes.len()));
             self.header.extend_from_slice(first);
+            // As soon as a byte differs: a peer of another protocol is refused at once.
             let known = self.header.len().min(MAGIC.len());
             if self.header[..known] != MAGIC[..known] {
                 return Err(QuicStreamError::Header);
@@ -229,12 +232,12 @@ mod tests {
     #[test]
     fn no_code_is_the_one_of_a_connection_that_was_dropped() {
         let all = [
-            CloseCode::Stored,
-            CloseCode::Storage,
-            CloseCode::Stopped,
-            CloseCode::Cut,
-            CloseCode::Busy,
-            CloseCode::Protocol,
+            StreamCloseCode::Stored,
+            StreamCloseCode::Storage,
+            StreamCloseCode::Stopped,
+            StreamCloseCode::Cut,
+            StreamCloseCode::Busy,
+            StreamCloseCode::Protocol,
         ];
         for code in all.map(VarInt::from) {
             assert!(code.into_inner() > 0xffff, "{code}");
@@ -271,7 +274,10 @@ mod tests {
     fn what_cannot_be_written_is_said_and_what_was_cut_is_all() {
         let mut full = QuicStreamReader::new(|_: &[u8]| Err("disk full".to_owned()));
         let error = full.take(&stream(&[7; 100])).unwrap_err();
-        assert_eq!((error.code(), error.to_string()), (CloseCode::Storage, "disk full".to_owned()));
+        assert_eq!(
+            (error.code(), error.to_string()),
+            (StreamCloseCode::Storage, "disk full".to_owned())
+        );
         let mut written = Vec::new();
         let write = |bytes: &[u8]| {
             written.extend_from_slice(bytes);

@@ -35,7 +35,7 @@ pub trait TransferView {
     /// Takes what a person should know.
     fn on_warning(&mut self, text: &str);
 
-    /// Takes a line about one connection, for whoever asked for them.
+    /// Takes a line about one connection, for views that show such details.
     fn on_detail(&mut self, line: &str) {
         let _ = line;
     }
@@ -68,7 +68,7 @@ pub struct Transfer<'a> {
     pub cut_at_interrupt: bool,
     next_line: Time,
     next_bin: Time,
-    /// Whether somebody was warned that the peer's port has no program.
+    /// A warning was shown that the peer's port has no program.
     was_unreachable: bool,
     idle_since: Time,
     stopping: bool,
@@ -79,7 +79,7 @@ pub struct Transfer<'a> {
     turned_away: Vec<FlowId>,
 }
 
-/// Makes what is needed for a flow that somebody began: its name and its data.
+/// Makes what a flow that a peer began needs: its name and its data.
 pub type Welcome<'a> = Box<dyn FnMut(usize) -> Result<(String, FlowData), SinkError> + 'a>;
 
 /// Begins another flow.
@@ -163,6 +163,7 @@ impl<'a> Transfer<'a> {
             source.on_readable();
         }
         let now = self.driver.now();
+        // Before data is moved: a flow that has just ended gets none.
         while let Some((id, event)) = self.driver.endpoint.poll_event() {
             if let FlowEvent::Connected(offered) = event {
                 self.take_offer(usize::from(offered))?;
@@ -175,6 +176,7 @@ impl<'a> Transfer<'a> {
         self.end_after_duration(now);
         self.forget_ended(now);
         if now >= self.next_line {
+            // After a pause of the machine lines go on from now, rather than all at once.
             self.next_line = (self.next_line + INTERVAL).max(now);
             self.show_interval(now);
         }
@@ -264,13 +266,14 @@ impl<'a> Transfer<'a> {
     /// The number of flows of a sender that waits.
     fn take_offer(&mut self, offered: usize) -> Result<(), LabError> {
         let Some(another) = &mut self.another else { return Ok(()) };
+        // The number comes from the peer: without a bound it could have us open any number.
         while self.flows.begun() < offered.min(MAX_OFFERED) {
             self.flows.push(another(&mut self.driver, self.flows.begun())?);
         }
         Ok(())
     }
 
-    /// Somebody began a flow.
+    /// A peer began a flow. Returns its number, if it is taken.
     fn greet(&mut self, now: Time, id: FlowId, event: &FlowEvent) -> Option<usize> {
         let number = self.flows.begun();
         let flow = self.driver.endpoint.flow_mut(id)?;
@@ -287,6 +290,7 @@ impl<'a> Transfer<'a> {
                 flow.close(now, code, &text);
                 self.view.on_warning(&text);
                 self.any_failed = true;
+                // Kept until the peer has read why, although it is no flow of ours.
                 self.turned_away.push(id);
                 return None;
             }

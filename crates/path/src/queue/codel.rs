@@ -53,6 +53,7 @@ impl Codel {
 
 impl Queue for Codel {
     fn enqueue(&mut self, _now: Time, packet: Packet, drops: &mut Drops) {
+        // CoDel has no limit of its own; a full buffer still drops at the tail.
         if !self.params.limit.has_room(&self.fifo, packet.size) {
             drops.push((packet, DropReason::Overflow));
             return;
@@ -137,11 +138,13 @@ impl CodelState {
         drops: &mut Drops,
     ) -> Option<Packet> {
         let mut head = self.take(config, fifo, now);
+        // Leaving the state keeps `count`: the next one begins with it if it comes soon.
         if !head.ok_to_drop {
             self.dropping = false;
             return head.packet;
         }
         if !self.dropping {
+            // With a mark in place of the drop the marked packet itself leaves.
             if !head.mark(config) {
                 drop_packet(head.packet, drops);
                 head = self.take(config, fifo, now);
@@ -172,11 +175,13 @@ impl CodelState {
             return HeadPacket { packet: None, ok_to_drop: false };
         };
         let sojourn = now - packet.enqueued_at;
+        // With less than one packet behind it a drop would only let the link run dry.
         if sojourn < config.target || fifo.bytes() <= config.mtu.0 {
             self.first_above = None;
             return HeadPacket { packet: Some(packet), ok_to_drop: false };
         }
         let ok_to_drop = match self.first_above {
+            // Above target for a whole interval: not a burst that drains by itself.
             Some(time) => now >= time,
             None => {
                 self.first_above = Some(now + config.interval);
@@ -191,8 +196,10 @@ impl CodelState {
     fn start_dropping(&mut self, config: &CodelParams, now: Time) {
         const RECENT_INTERVALS: u64 = 16;
         let delta = self.count.saturating_sub(self.last_count);
+        // `drop_next` is when the last state would have dropped next: the time since it ended.
         let recent = now - self.drop_next < config.interval * RECENT_INTERVALS;
         self.dropping = true;
+        // Not the whole count, which also holds what earlier drop states added up.
         self.count = if delta > 1 && recent { delta } else { 1 };
         self.drop_next = control_law(config, now, self.count);
         self.last_count = self.count;

@@ -155,7 +155,7 @@ impl DualPi2Params {
 
 /// What becomes of a packet at the head of its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum HeadVerdict {
     Pass,
     Mark,
     Drop,
@@ -192,6 +192,7 @@ impl DualPi2 {
             let delay = self.delay(self.next_update);
             self.control.update(&self.params, delay);
             self.next_update += self.params.tupdate;
+            // Nothing waits and nothing changes: all further updates are the same.
             if self.control == before && delay.is_zero() {
                 break;
             }
@@ -213,6 +214,8 @@ impl DualPi2 {
     /// Takes the head of the queue whose turn it is. Returns whether that is the L4S queue, and
     /// what the credit changes by if the packet leaves.
     fn take(&mut self) -> Option<(Packet, bool, i64)> {
+        // Weighted round robin: the credit sums up by how much the classic queue is behind its
+        // share.
         let low_turn = self.classic.is_empty() || self.credit <= 0;
         let is_low = !self.low.is_empty() && low_turn;
         let (own, other) = match is_low {
@@ -221,31 +224,40 @@ impl DualPi2 {
         };
         let packet = own.pop()?;
         let weight = if is_low { self.params.classic_weight() } else { -self.params.low_weight() };
+        // Shares count only while both wait, or an idle queue would save up turns.
         let change = if other.is_empty() { 0 } else { weight * i64::from(packet.size) };
         Some((packet, is_low, change))
     }
 
     /// The coupled signal (RFC 9332 section 4.1).
-    fn judge(&mut self, is_low: bool, backlog: u64, ecn: Ecn) -> Verdict {
+    fn judge(&mut self, is_low: bool, backlog: u64, ecn: Ecn) -> HeadVerdict {
+        // The link must not run dry because of a mark or drop of the only packet.
         if backlog < 2 * self.params.mtu.0 {
-            return Verdict::Pass;
+            return HeadVerdict::Pass;
         }
         let coupled = self.params.k * self.control.p; // p_CL
         let overloaded = coupled > 1.0 && self.params.overload == OverloadRule::Drop;
         if is_low && !overloaded {
-            return if self.random.unit() < coupled { Verdict::Mark } else { Verdict::Pass };
+            return if self.random.unit() < coupled {
+                HeadVerdict::Mark
+            } else {
+                HeadVerdict::Pass
+            };
         }
         // p_C = p'^2: two draws in place of the square.
         let hit = self.random.unit() < self.control.p && self.random.unit() < self.control.p;
+        // Under overload marks no longer slow senders down, so ECN-capable packets are dropped,
+        // too.
         if hit && (overloaded || !ecn.is_capable()) {
-            return Verdict::Drop;
+            return HeadVerdict::Drop;
         }
         // RFC 9332 section 4.2.3: under overload what is not dropped from L is marked.
-        if hit || is_low { Verdict::Mark } else { Verdict::Pass }
+        if hit || is_low { HeadVerdict::Mark } else { HeadVerdict::Pass }
     }
 
     /// The L4S queue's own signal, for a packet that leaves it in front of `behind` others.
     fn marks_natively(&mut self, packet: &Packet, behind: usize, now: Time) -> bool {
+        // A single packet waits for the link, not for a queue: a mark would say nothing.
         if behind as u64 + 1 < self.params.floor {
             return false;
         }
@@ -276,21 +288,25 @@ impl Queue for DualPi2 {
         loop {
             let backlog = self.bytes();
             let Some((mut packet, is_low, change)) = self.take() else {
+                // Both are empty: shares of a busy time that is over count for nothing.
                 self.credit = self.params.initial_credit();
                 return None;
             };
             match self.judge(is_low, backlog, packet.ecn) {
-                Verdict::Drop => {
+                HeadVerdict::Drop => {
                     drops.push((packet, DropReason::Aqm));
+                    // A dropped packet takes no time of the link, so it changes no credit.
                     continue;
                 }
-                Verdict::Mark => {
+                HeadVerdict::Mark => {
                     packet.mark();
                 }
-                Verdict::Pass if is_low && self.marks_natively(&packet, self.low.len(), now) => {
+                HeadVerdict::Pass
+                    if is_low && self.marks_natively(&packet, self.low.len(), now) =>
+                {
                     packet.mark();
                 }
-                Verdict::Pass => {}
+                HeadVerdict::Pass => {}
             }
             self.credit = self.credit.saturating_add(change);
             return Some(packet);

@@ -80,6 +80,7 @@ impl Queue for Fq {
         self.bytes += u64::from(packet.size);
         self.packets += 1;
         while !self.params.limit.holds(self.bytes, self.packets as u64) {
+            // The flow that caused the backlog pays, so that a flow of few packets loses none.
             self.drop_from_longest(drops);
         }
     }
@@ -89,9 +90,12 @@ impl Queue for Fq {
             let flow = *self.turns.front()?;
             let queue = self.flows.get_mut(&flow)?;
             if !queue.in_turn {
+                // Credit that was left over adds up, so that a packet larger than the quantum gets
+                // through.
                 queue.credit += self.params.quantum.0;
                 queue.in_turn = true;
             }
+            // A queue is forgotten with its last packet, so there is always a front.
             let size = u64::from(queue.fifo.front()?.size);
             if size > queue.credit {
                 queue.in_turn = false;

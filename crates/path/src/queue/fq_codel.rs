@@ -78,6 +78,7 @@ impl FqCodel {
         // choose the queue.
         let mixed = (u64::from(flow) ^ self.perturbation).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let hash = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
+        // A multiplication in place of a remainder: any number of queues, and no division.
         ((hash * self.config.flows) >> 32) as u32
     }
 
@@ -89,6 +90,7 @@ impl FqCodel {
     /// RFC 8290 section 4.1: half of the longest queue goes, from its head, so that finding it
     /// is paid for by many packets.
     fn drop_from_fattest(&mut self, drops: &mut Drops) {
+        // Only queues in a list hold packets, so the thousand others are not looked at.
         let listed = self.new.iter().chain(&self.old);
         let fattest = listed.copied().max_by_key(|&index| self.flows[index as usize].fifo.bytes());
         let Some(index) = fattest else { return };
@@ -121,9 +123,12 @@ impl Queue for FqCodel {
         let flow = &mut self.flows[index as usize];
         self.bytes += u64::from(packet.size);
         self.packets += 1;
+        // The packet goes in before a limit is looked at: the longest queue pays, not who came
+        // last.
         flow.fifo.push(packet);
         if !flow.listed {
             flow.listed = true;
+            // A queue that becomes busy has one quantum in the new list; more makes it an old one.
             flow.credit = self.config.quantum.0 as i64;
             self.new.push_back(index);
         }
@@ -140,6 +145,8 @@ impl Queue for FqCodel {
             let list = if is_new { &mut self.new } else { &mut self.old };
             let index = *list.front()?;
             let flow = &mut self.flows[index as usize];
+            // Credit may be below zero: a packet is sent whole, and its excess is taken from the
+            // next turn.
             if flow.credit <= 0 {
                 flow.credit += self.config.quantum.0 as i64;
                 list.pop_front();
@@ -156,6 +163,8 @@ impl Queue for FqCodel {
                 self.old.push_back(index);
             } else {
                 self.old.pop_front();
+                // Only an empty queue that has been through the old list leaves: its next packet
+                // makes it new.
                 self.flows[index as usize].listed = false;
             }
         }
@@ -164,6 +173,7 @@ impl Queue for FqCodel {
     fn into_packets(self: Box<Self>) -> Vec<Packet> {
         let of_flows = self.flows.into_iter().flat_map(|flow| flow.fifo.into_packets());
         let mut packets: Vec<Packet> = of_flows.collect();
+        // A queue that takes over has one line, in which they stand as they came.
         packets.sort_by_key(|packet| packet.enqueued_at);
         packets
     }

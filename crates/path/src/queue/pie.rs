@@ -126,6 +126,7 @@ impl Pie {
     fn drops_early(&mut self) -> bool {
         const SMALL_BACKLOG: u64 = 2 * OPPORTUNITY_BYTES as u64;
         let PieState { drop_prob, old_delay, burst_left } = self.control;
+        // Without congestion what was gathered means nothing any more (RFC 8033 section 5.4).
         if drop_prob == 0.0 {
             self.gathered = 0.0;
         }
@@ -172,6 +173,7 @@ impl PieState {
     fn update(&mut self, config: &PieParams, delay: Span) {
         let error = delay.as_secs_f64() - config.target.as_secs_f64();
         let change = delay.as_secs_f64() - self.old_delay.as_secs_f64();
+        // Scaled by the probability itself, so that the control stays stable where drops are rare.
         let mut step = (config.alpha * error + config.beta * change) * gain(self.drop_prob);
         // Section 5.5.
         if config.cap && self.drop_prob >= 0.1 {
@@ -186,6 +188,7 @@ impl PieState {
 
         // Section 4.4.
         let half = config.target / 2;
+        // Spans end at zero, so this needs no bound.
         self.burst_left -= config.tupdate;
         if self.drop_prob == 0.0 && delay < half && self.old_delay < half {
             self.burst_left = config.burst;
@@ -211,6 +214,7 @@ impl Queue for Pie {
     fn enqueue(&mut self, now: Time, mut packet: Packet, drops: &mut Drops) {
         self.catch_up(now);
         if !self.config.limit.has_room(&self.fifo, packet.size) {
+            // Drops by a full buffer are drops, too: the count for derandomization starts again.
             drops.push((packet, DropReason::Overflow));
             self.gathered = 0.0;
             return;
@@ -271,6 +275,7 @@ impl Departures {
             if bytes < Self::THRESHOLD {
                 return;
             }
+            // Per threshold, since the last packet may carry the measurement beyond it.
             let sample = (now - start).as_nanos() as f64 * Self::THRESHOLD as f64 / bytes as f64;
             self.average = Some(match self.average {
                 Some(average) => average + Self::WEIGHT * (sample - average),
@@ -287,6 +292,7 @@ impl Departures {
 
     /// Little's law with the average rate.
     fn time_for(&self, bytes: u64) -> Span {
+        // Without a measurement the delay counts as none, as the RFC does before the first.
         let average = self.average.unwrap_or(0.0);
         Span::from_nanos((bytes as f64 * average / Self::THRESHOLD as f64) as u64)
     }

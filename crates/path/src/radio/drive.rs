@@ -109,7 +109,7 @@ impl Drive {
 
 /// A cell near the phone.
 #[derive(Debug)]
-struct Cell {
+struct MeasuredCell {
     number: i64,
     shadow: Shadow,
     /// Received power in dBm over the whole band, without fading.
@@ -140,7 +140,7 @@ struct Road<'a> {
     seed: u64,
     now_ms: u64,
     position: f64,
-    cells: VecDeque<Cell>,
+    cells: VecDeque<MeasuredCell>,
     shared_shadow: Shadow,
     shadow_rho: f64,
     serving: i64,
@@ -262,7 +262,7 @@ impl<'a> Road<'a> {
         for number in next..=here + CELLS_AHEAD + 1 {
             let stream = CELL_STREAMS.wrapping_add_signed(number + CELLS_AHEAD);
             let shadow = Shadow::new(Random::seeded(self.seed, stream));
-            self.cells.push_back(Cell { number, shadow, power: 0.0, filtered: None });
+            self.cells.push_back(MeasuredCell { number, shadow, power: 0.0, filtered: None });
         }
         let p = self.params;
         let shared = p.shadow_shared.sqrt() * self.shared_shadow.value();
@@ -318,7 +318,7 @@ impl<'a> Road<'a> {
         if !matches!(self.service, Service::Connected) {
             return;
         }
-        let filtered = |cell: &Cell| (cell.number, cell.filtered.unwrap_or(cell.power));
+        let filtered = |cell: &MeasuredCell| (cell.number, cell.filtered.unwrap_or(cell.power));
         let serving = self.cells.iter().map(filtered).find(|(number, _)| *number == self.serving);
         let Some((_, serving_rsrp)) = serving else { return };
         let neighbours = self.cells.iter().map(filtered).filter(|(n, _)| *n != self.serving);

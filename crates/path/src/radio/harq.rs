@@ -17,7 +17,7 @@ pub struct Repetition {
 
 /// A block under way.
 #[derive(Debug, Clone)]
-struct Block {
+struct TransportBlock {
     bytes: f64,
     cqi: u8,
     /// Sum of the SINRs of its tries.
@@ -32,7 +32,7 @@ struct Block {
 pub struct Harq {
     repetition: Repetition,
     /// Blocks that are not delivered yet, in order.
-    blocks: VecDeque<Block>,
+    blocks: VecDeque<TransportBlock>,
     /// Number of the first of them.
     first: u64,
     /// Blocks that failed: when the next try is, which.
@@ -53,7 +53,7 @@ impl Harq {
     /// Sends a new block.
     pub fn send(&mut self, now_ms: u64, bytes: f64, cqi: u8, sinr: f64, table: &CqiTable) {
         let number = self.first + self.blocks.len() as u64;
-        self.blocks.push_back(Block { bytes, cqi, sinr: 0.0, tries: 0, done_ms: None });
+        self.blocks.push_back(TransportBlock { bytes, cqi, sinr: 0.0, tries: 0, done_ms: None });
         self.attempt(now_ms, number, sinr, table);
     }
 
@@ -94,7 +94,7 @@ impl Harq {
     pub fn reset(&mut self, now_ms: u64) -> f64 {
         self.failed.clear();
         self.first += self.blocks.len() as u64;
-        let done = |block: &Block| block.done_ms.is_some_and(|done| done <= now_ms);
+        let done = |block: &TransportBlock| block.done_ms.is_some_and(|done| done <= now_ms);
         self.blocks.drain(..).filter(done).map(|block| block.bytes).sum()
     }
 }

@@ -16,7 +16,7 @@ use crate::steps::Steps;
 const MAX_PROFILE_BYTES: u64 = 1 << 18;
 
 /// Reads a trace with the name that errors show.
-type ReadTrace = fn(&str, Box<dyn BufRead>) -> Result<Trace, TraceError>;
+type TraceReader = fn(&str, Box<dyn BufRead>) -> Result<Trace, TraceError>;
 
 type OpenFile<'a> = Box<dyn FnMut(&str) -> io::Result<Box<dyn BufRead>> + 'a>;
 
@@ -36,7 +36,7 @@ type OpenFile<'a> = Box<dyn FnMut(&str) -> io::Result<Box<dyn BufRead>> + 'a>;
 /// ```
 pub struct TraceFiles<'a> {
     open: Option<OpenFile<'a>>,
-    read: ReadTrace,
+    read: TraceReader,
     traces: HashMap<String, Arc<Trace>>,
     delays: HashMap<String, Steps<Span>>,
 }
@@ -49,13 +49,13 @@ impl<'a> TraceFiles<'a> {
 
     /// Traces are read so, of other formats than Mahimahi's.
     #[must_use]
-    pub fn read_by(self, read: ReadTrace) -> Self {
+    pub fn read_by(self, read: TraceReader) -> Self {
         Self { read, ..self }
     }
 
     /// No files at all: whatever names one is refused.
     pub fn none() -> Self {
-        let read: ReadTrace =
+        let read: TraceReader =
             |name, reader| Trace::read(name, reader).map_err(TraceError::with_csv_hint);
         Self { open: None, read, traces: HashMap::new(), delays: HashMap::new() }
     }

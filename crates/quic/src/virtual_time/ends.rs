@@ -22,14 +22,14 @@ pub(super) struct Datagram {
 
 /// Who controls the sender.
 #[derive(Clone)]
-pub(super) enum Control {
+pub(super) enum SenderControl {
     Ours(Arc<Factory>),
     Library(LibraryController),
 }
 
 /// What both ends are made with.
-pub(super) struct Conditions {
-    pub(super) control: Control,
+pub(super) struct EndConditions {
+    pub(super) control: SenderControl,
     pub(super) acks: AckPolicy,
     pub(super) seed: u64,
 }
@@ -55,7 +55,7 @@ pub(super) trait End {
 
 pub(super) fn pair(
     stack: Stack,
-    conditions: &Conditions,
+    conditions: &EndConditions,
     now: Instant,
 ) -> Result<[Box<dyn End + Send>; 2], VirtualTimeError> {
     match stack {
@@ -85,7 +85,7 @@ macro_rules! end_of {
             congestion::{self, ControllerFactory},
         };
 
-        struct Peer {
+        struct LibraryPeer {
             endpoint: Endpoint,
             connection: Option<(ConnectionHandle, Connection)>,
             /// The other end's address.
@@ -104,7 +104,7 @@ macro_rules! end_of {
             VirtualTimeError::Library(error.to_string())
         }
 
-        fn transport(conditions: &Conditions) -> TransportConfig {
+        fn transport(conditions: &EndConditions) -> TransportConfig {
             let mut transport = TransportConfig::default();
             transport
                 .stream_receive_window(VarInt::from_u32(WINDOW))
@@ -124,16 +124,18 @@ macro_rules! end_of {
             transport
         }
 
-        fn controllers(control: &Control) -> Arc<dyn ControllerFactory + Send + Sync> {
+        fn controllers(control: &SenderControl) -> Arc<dyn ControllerFactory + Send + Sync> {
             match control {
-                Control::Ours(factory) => factory.clone(),
-                Control::Library(LibraryController::Cubic) => {
+                SenderControl::Ours(factory) => factory.clone(),
+                SenderControl::Library(LibraryController::Cubic) => {
                     Arc::new(congestion::CubicConfig::default())
                 }
-                Control::Library(LibraryController::NewReno) => {
+                SenderControl::Library(LibraryController::NewReno) => {
                     Arc::new(congestion::NewRenoConfig::default())
                 }
-                Control::Library(LibraryController::Bbr) => Arc::new(congestion::$bbr::default()),
+                SenderControl::Library(LibraryController::Bbr) => {
+                    Arc::new(congestion::$bbr::default())
+                }
             }
         }
 
@@ -147,7 +149,7 @@ macro_rules! end_of {
 
         /// Sender and receiver: a server and its client, which begins.
         pub(super) fn pair(
-            conditions: &Conditions,
+            conditions: &EndConditions,
             now: Instant,
         ) -> Result<[Box<dyn End + Send>; 2], VirtualTimeError> {
             let (certificate, key) = tls::certificate()?;
@@ -169,7 +171,7 @@ macro_rules! end_of {
             let mut receiver = endpoint(endpoint_config(!conditions.seed), None);
             let connection =
                 receiver.connect(now, client, ADDRESSES[0], tls::NAME).map_err(library)?;
-            let peer = |endpoint, connection, index: usize| Peer {
+            let peer = |endpoint, connection, index: usize| LibraryPeer {
                 endpoint,
                 connection,
                 from: ADDRESSES[1 - index],
@@ -188,7 +190,7 @@ macro_rules! end_of {
             controller(connection)
         }
 
-        impl Peer {
+        impl LibraryPeer {
             /// The path may be a new one.
             fn look_for_controller(&mut self) {
                 if let Some((_, connection)) = self.connection.as_ref().filter(|_| self.is_sender) {
@@ -248,7 +250,7 @@ macro_rules! end_of {
             bytes
         }
 
-        impl End for Peer {
+        impl End for LibraryPeer {
             fn receive(&mut self, now: Instant, Datagram { ecn, bytes }: Datagram) {
                 let ecn = ecn.and_then($proto::EcnCodepoint::from_bits);
                 let mut answer = Vec::new();

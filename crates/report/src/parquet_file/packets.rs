@@ -38,8 +38,8 @@ pub(super) fn runs(stored: &Stored<'_>) -> Objects {
     if found.runs.is_empty() {
         return Err(stored.wrong(&"a packet log without packets"));
     }
-    let mut measured: BTreeMap<u32, Measured> =
-        found.runs.iter().map(|(number, run)| (*number, Measured::new(run))).collect();
+    let mut measured: BTreeMap<u32, MeasuredRun> =
+        found.runs.iter().map(|(number, run)| (*number, MeasuredRun::new(run))).collect();
     each(stored, |row| {
         let run = found.runs.get(&row.run).zip(measured.get_mut(&row.run));
         if let Some((found, run)) = run {
@@ -51,7 +51,7 @@ pub(super) fn runs(stored: &Stored<'_>) -> Objects {
 }
 
 /// A row of the log.
-struct Row<'a> {
+struct PacketRow<'a> {
     run: u32,
     cc: &'a str,
     flow: u32,
@@ -61,12 +61,12 @@ struct Row<'a> {
 /// Calls `see` for every row in turn.
 fn each(
     stored: &Stored<'_>,
-    mut see: impl FnMut(Row<'_>) -> Result<(), ReportError>,
+    mut see: impl FnMut(PacketRow<'_>) -> Result<(), ReportError>,
 ) -> Result<(), ReportError> {
     let mut number = 0u64;
     for batch in stored.reader()? {
         let batch = stored.batch(batch)?;
-        let columns = Columns::of(stored, &batch)?;
+        let columns = PacketColumns::of(stored, &batch)?;
         for at in 0..batch.num_rows() {
             number += 1;
             let row = columns.row(at);
@@ -76,7 +76,7 @@ fn each(
     Ok(())
 }
 
-struct Columns<'a> {
+struct PacketColumns<'a> {
     run: &'a UInt32Array,
     cc: (&'a DictionaryArray<Int32Type>, &'a StringArray),
     flow: &'a UInt32Array,
@@ -85,7 +85,7 @@ struct Columns<'a> {
     fate: (&'a DictionaryArray<Int32Type>, &'a StringArray),
 }
 
-impl<'a> Columns<'a> {
+impl<'a> PacketColumns<'a> {
     fn of(stored: &Stored<'_>, batch: &'a RecordBatch) -> Result<Self, ReportError> {
         let texts = |name: &str| {
             let column: &DictionaryArray<Int32Type> = stored.column(batch, name)?;
@@ -111,7 +111,7 @@ impl<'a> Columns<'a> {
     }
 
     /// `None` where its times are out of order or a word is not known.
-    fn row(&self, at: usize) -> Option<Row<'a>> {
+    fn row(&self, at: usize) -> Option<PacketRow<'a>> {
         let text = |(keys, values): (&'a DictionaryArray<Int32Type>, &'a StringArray)| {
             let key = keys.key(at).filter(|key| *key < values.len())?;
             Some(values.value(key))
@@ -129,7 +129,7 @@ impl<'a> Columns<'a> {
             ..Packet::new(0, flow, self.size.value(at), sent)
         };
         let record = PacketRecord { packet, fate: fate(text(self.fate)?)? };
-        Some(Row { run: self.run.value(at), cc: text(self.cc)?, flow, record })
+        Some(PacketRow { run: self.run.value(at), cc: text(self.cc)?, flow, record })
     }
 }
 
@@ -166,7 +166,7 @@ struct FoundFlow {
 }
 
 impl Found {
-    fn see(&mut self, stored: &Stored<'_>, row: &Row<'_>) -> Result<(), ReportError> {
+    fn see(&mut self, stored: &Stored<'_>, row: &PacketRow<'_>) -> Result<(), ReportError> {
         if !self.runs.contains_key(&row.run) && self.runs.len() >= MAX_RUNS {
             return Err(stored.wrong(&format!("more than {MAX_RUNS} runs")));
         }
@@ -219,14 +219,14 @@ impl FoundRun {
 }
 
 /// A run on the second way through the file.
-struct Measured {
+struct MeasuredRun {
     collector: Collector,
     bin: Span,
     dropped: [u64; DROPS.len()],
     lost: Vec<u32>,
 }
 
-impl Measured {
+impl MeasuredRun {
     fn new(run: &FoundRun) -> Self {
         let window = run.window();
         let width = window.end.as_nanos().div_ceil(MAX_BINS);

@@ -7,7 +7,7 @@ use crate::section::{Chart, Line, MadeBy, PageTable, Section};
 
 /// One connection. What a command does not know is left out.
 #[derive(Deserialize)]
-pub(crate) struct Connection {
+pub(crate) struct LoggedConnection {
     #[serde(default)]
     version: String,
     #[serde(default)]
@@ -45,7 +45,7 @@ struct ConnectionSeries {
     cwnd_bytes: Vec<Option<f64>>,
 }
 
-impl Connection {
+impl LoggedConnection {
     /// Mean rate of what was acknowledged, in Mbit/s.
     fn mbps(&self) -> f64 {
         if self.duration_s > 0.0 { self.acked_bytes as f64 * 8e-6 / self.duration_s } else { 0.0 }
@@ -53,7 +53,7 @@ impl Connection {
 }
 
 /// The page of `command`'s connections.
-pub(crate) fn section(command: &str, connections: &[Connection]) -> Section {
+pub(crate) fn section(command: &str, connections: &[LoggedConnection]) -> Section {
     let first = connections.first();
     Section {
         title: title(command, connections),
@@ -72,8 +72,8 @@ pub(crate) fn section(command: &str, connections: &[Connection]) -> Section {
 
 /// Each different text once.
 fn distinct<'a>(
-    connections: &'a [Connection],
-    text: fn(&'a Connection) -> &'a str,
+    connections: &'a [LoggedConnection],
+    text: fn(&'a LoggedConnection) -> &'a str,
 ) -> Vec<&'a str> {
     let mut texts: Vec<&str> = Vec::new();
     for connection in connections {
@@ -85,7 +85,7 @@ fn distinct<'a>(
     texts
 }
 
-fn title(command: &str, connections: &[Connection]) -> String {
+fn title(command: &str, connections: &[LoggedConnection]) -> String {
     let count = connections.len();
     let noun = if count == 1 { "connection" } else { "connections" };
     let ccs = distinct(connections, |connection| &connection.cc).join(", ");
@@ -95,7 +95,7 @@ fn title(command: &str, connections: &[Connection]) -> String {
     }
 }
 
-fn facts(connections: &[Connection]) -> Vec<(String, String)> {
+fn facts(connections: &[LoggedConnection]) -> Vec<(String, String)> {
     let peers = distinct(connections, |connection| {
         connection.peer.rsplit_once(':').map_or("", |(host, _)| host)
     });
@@ -111,9 +111,9 @@ fn facts(connections: &[Connection]) -> Vec<(String, String)> {
     .collect()
 }
 
-fn sentence(connections: &[Connection]) -> String {
+fn sentence(connections: &[LoggedConnection]) -> String {
     let total: u64 = connections.iter().map(|connection| connection.acked_bytes).sum();
-    let mut rates: Vec<f64> = connections.iter().map(Connection::mbps).collect();
+    let mut rates: Vec<f64> = connections.iter().map(LoggedConnection::mbps).collect();
     rates.sort_by(f64::total_cmp);
     let mut rtts: Vec<f64> =
         connections.iter().filter_map(|connection| connection.rtt_ms).collect();
@@ -137,9 +137,9 @@ fn sentence(connections: &[Connection]) -> String {
 /// Connections that are listed; the charts have all.
 const MAX_LISTED: usize = 500;
 
-fn table(connections: &[Connection]) -> PageTable {
+fn table(connections: &[LoggedConnection]) -> PageTable {
     let ms = |value: Option<f64>| value.map_or("–".to_owned(), short);
-    let row = |connection: &Connection| {
+    let row = |connection: &LoggedConnection| {
         let arrow = if connection.direction == "out" { "→" } else { "←" };
         vec![
             connection.flow.to_string(),
@@ -174,14 +174,14 @@ fn table(connections: &[Connection]) -> PageTable {
 /// Connections that are drawn over time: those that delivered most.
 const MAX_DRAWN: usize = 6;
 
-fn charts(connections: &[Connection]) -> Vec<Chart> {
+fn charts(connections: &[LoggedConnection]) -> Vec<Chart> {
     let mut charts = charts_over_time(connections);
     charts.extend(charts_of_all(connections));
     charts
 }
 
-fn charts_over_time(connections: &[Connection]) -> Vec<Chart> {
-    let mut drawn: Vec<(&Connection, &ConnectionSeries)> =
+fn charts_over_time(connections: &[LoggedConnection]) -> Vec<Chart> {
+    let mut drawn: Vec<(&LoggedConnection, &ConnectionSeries)> =
         connections.iter().filter_map(|c| Some((c, c.series.as_ref()?))).collect();
     drawn.sort_by_key(|(connection, _)| std::cmp::Reverse(connection.acked_bytes));
     let note = match drawn.len() > MAX_DRAWN {
@@ -190,7 +190,7 @@ fn charts_over_time(connections: &[Connection]) -> Vec<Chart> {
     };
     drawn.truncate(MAX_DRAWN);
     let chart = |title: &str, unit: &str, values: fn(&ConnectionSeries) -> Vec<Option<f64>>| {
-        let line = |(connection, series): &(&Connection, &ConnectionSeries)| {
+        let line = |(connection, series): &(&LoggedConnection, &ConnectionSeries)| {
             let values = values(series).into_iter();
             let values = values.map(|value| value.unwrap_or(f64::NAN) as f32).collect();
             Line::of_bins(format!("flow {}", connection.flow), series.bin_s, values)
@@ -217,12 +217,12 @@ fn charts_over_time(connections: &[Connection]) -> Vec<Chart> {
     ]
 }
 
-fn charts_of_all(connections: &[Connection]) -> Vec<Chart> {
+fn charts_of_all(connections: &[LoggedConnection]) -> Vec<Chart> {
     // One bar says nothing that the table does not.
     if connections.len() < 2 {
         return Vec::new();
     }
-    let line = |name: &str, value: fn(&Connection) -> Option<f64>| Line {
+    let line = |name: &str, value: fn(&LoggedConnection) -> Option<f64>| Line {
         name: name.to_owned(),
         x: (1..=connections.len()).map(|number| number as f64).collect(),
         y: connections.iter().map(|c| value(c).unwrap_or(f64::NAN) as f32).collect(),

@@ -17,12 +17,12 @@ pub(crate) struct LoggedTransfer {
 }
 
 /// Transfers of one controller on one trace.
-struct Group<'a> {
+struct TransferGroup<'a> {
     name: String,
     transfers: Vec<&'a Transfer>,
 }
 
-impl Group<'_> {
+impl TransferGroup<'_> {
     fn values(&self, of: fn(&Transfer) -> Option<f64>) -> Vec<f64> {
         let mut values: Vec<f64> = self.transfers.iter().filter_map(|each| of(each)).collect();
         values.sort_by(f64::total_cmp);
@@ -34,15 +34,15 @@ impl Group<'_> {
     }
 }
 
-fn groups(transfers: &[LoggedTransfer]) -> Vec<Group<'_>> {
+fn groups(transfers: &[LoggedTransfer]) -> Vec<TransferGroup<'_>> {
     let is_one_trace = transfers.iter().all(|each| each.trace == transfers[0].trace);
-    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut groups: Vec<TransferGroup<'_>> = Vec::new();
     for each in transfers {
         let cc = &each.transfer.cc;
         let name = if is_one_trace { cc.clone() } else { format!("{cc} on {}", each.trace) };
         match groups.iter_mut().find(|group| group.name == name) {
             Some(group) => group.transfers.push(&each.transfer),
-            None => groups.push(Group { name, transfers: vec![&each.transfer] }),
+            None => groups.push(TransferGroup { name, transfers: vec![&each.transfer] }),
         }
     }
     groups
@@ -78,8 +78,8 @@ pub(crate) fn section(transfers: &[LoggedTransfer]) -> Section {
     }
 }
 
-fn sentence(groups: &[Group<'_>]) -> String {
-    let half = |group: &Group<'_>| {
+fn sentence(groups: &[TransferGroup<'_>]) -> String {
+    let half = |group: &TransferGroup<'_>| {
         let summary = group.summary().filter(|summary| summary.complete > 0)?;
         let (rate, took) = (short(summary.goodput_mbps.p50), time(summary.completion_ms.p50));
         Some(format!(
@@ -94,7 +94,7 @@ fn sentence(groups: &[Group<'_>]) -> String {
     if halves.is_empty() { "No transfer is complete.".to_owned() } else { halves.join(", ") + "." }
 }
 
-fn charts(groups: &[Group<'_>]) -> Vec<Chart> {
+fn charts(groups: &[TransferGroup<'_>]) -> Vec<Chart> {
     let drawn = &groups[..groups.len().min(MAX_DRAWN)];
     let note = match groups.len() > MAX_DRAWN {
         true => format!("The first {MAX_DRAWN} of {}.", groups.len()),
@@ -144,7 +144,7 @@ fn share_below(name: &str, sorted: &[f64]) -> Line {
     line
 }
 
-fn by_sinr(group: &Group<'_>) -> Line {
+fn by_sinr(group: &TransferGroup<'_>) -> Line {
     let pair = |transfer: &&Transfer| Some((transfer.mean_sinr_db?, transfer.goodput_mbps? as f32));
     let mut pairs: Vec<(f64, f32)> = group.transfers.iter().filter_map(pair).collect();
     pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -152,8 +152,8 @@ fn by_sinr(group: &Group<'_>) -> Line {
     Line { name: group.name.clone(), x, y, ..Line::default() }
 }
 
-fn table(groups: &[Group<'_>]) -> PageTable {
-    let row = |group: &Group<'_>| {
+fn table(groups: &[TransferGroup<'_>]) -> PageTable {
+    let row = |group: &TransferGroup<'_>| {
         let summary = group.summary()?;
         let median = |of| {
             let values = group.values(of);

@@ -18,8 +18,8 @@ pub(crate) struct MarkovTable {
     #[serde(default)]
     name: String,
     file_bytes: u64,
-    about: About,
-    states: States,
+    about: ModelOrigin,
+    states: StateGrid,
     parts: Vec<Part>,
     cells: u64,
     transitions: u64,
@@ -29,26 +29,26 @@ pub(crate) struct MarkovTable {
     empty_subsets: u64,
     single_subsets: u64,
     most_used: Vec<State>,
-    stationary: Stationary,
+    stationary: StationaryPart,
     #[serde(default)]
     pictures: Vec<Picture>,
 }
 
 #[derive(Deserialize)]
-struct About {
+struct ModelOrigin {
     teacher: String,
     scenario: String,
     epoch_us: f64,
-    traces: Vec<TraceName>,
+    traces: Vec<OriginTrace>,
 }
 
 #[derive(Deserialize)]
-struct TraceName {
+struct OriginTrace {
     name: String,
 }
 
 #[derive(Deserialize)]
-struct States {
+struct StateGrid {
     kind: String,
     size: u64,
     #[serde(default)]
@@ -80,7 +80,7 @@ struct State {
 }
 
 #[derive(Deserialize)]
-struct Stationary {
+struct StationaryPart {
     most_likely: Vec<State>,
     steps: u64,
     last_change: f64,
@@ -182,7 +182,7 @@ impl MarkovTable {
             let [delay, window] = self.states.names(state);
             vec![delay, window, percent(state.share)]
         };
-        let Stationary { steps, last_change, most_likely } = &self.stationary;
+        let StationaryPart { steps, last_change, most_likely } = &self.stationary;
         let note = match *last_change <= 1e-12 {
             true => format!(
                 "Power iteration, settled after {steps} steps; unseen rows lead everywhere."
@@ -203,7 +203,7 @@ impl MarkovTable {
     }
 }
 
-impl States {
+impl StateGrid {
     /// What the columns of a table of states are called.
     fn headings(&self) -> [&'static str; 2] {
         match self.kind.as_str() {

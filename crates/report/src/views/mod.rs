@@ -27,7 +27,7 @@ pub(crate) fn has_front(schema: &str) -> bool {
 /// What the page shows of `document`, which is no comparison.
 pub(crate) fn sections(document: &Document) -> Result<Vec<Section>, ReportError> {
     match document.schema.as_str() {
-        "cellpace.transfer/1" => each(document, transfer::Transfer::section),
+        "cellpace.transfer/1" => each(document, transfer::ReportedTransfer::section),
         "cellpace.mdi.show/2" => each(document, markov::MarkovTable::section),
         PAPER => {
             let papers: Vec<paper::Paper> = document.typed()?;
@@ -37,7 +37,7 @@ pub(crate) fn sections(document: &Document) -> Result<Vec<Section>, ReportError>
             let results: Vec<Conformance> = document.typed()?;
             Ok(results.iter().flat_map(Conformance::sections).collect())
         }
-        "cellpace.probe/1" => each(document, probe::Probe::section),
+        "cellpace.probe/1" => each(document, probe::ProbeResult::section),
         "cellpace.run/1" | "cellpace.attach/1" | "cellpace.proxy/1" => {
             let command = document.schema.trim_start_matches("cellpace.").trim_end_matches("/1");
             Ok(vec![connections::section(command, &document.typed()?)])

@@ -21,12 +21,12 @@ pub(crate) struct PacketRun {
     packets: u64,
     lost: u64,
     dropped: BTreeMap<String, u64>,
-    per_flow: Vec<Flow>,
-    series: Series,
+    per_flow: Vec<LoggedFlow>,
+    series: PacketSeries,
 }
 
 #[derive(Deserialize)]
-struct Flow {
+struct LoggedFlow {
     number: Option<u32>,
     cc: String,
     start_s: f64,
@@ -37,7 +37,7 @@ struct Flow {
 }
 
 #[derive(Deserialize)]
-struct Series {
+struct PacketSeries {
     bin_s: f64,
     throughput_mbps: Vec<f32>,
     flow_throughput_mbps: Vec<Vec<f32>>,
@@ -185,7 +185,7 @@ fn distribution(name: String, quantiles: &[f32]) -> Line {
     line
 }
 
-impl Flow {
+impl LoggedFlow {
     fn name(&self) -> String {
         match self.number {
             Some(number) => format!("flow {number}: {}", self.cc),
@@ -195,7 +195,7 @@ impl Flow {
 }
 
 fn table(runs: &[PacketRun]) -> PageTable {
-    let row = |run: &PacketRun, flow: &Flow| {
+    let row = |run: &PacketRun, flow: &LoggedFlow| {
         let delay = &flow.queue_delay_ms;
         vec![
             format!("run {}, {}", run.run, flow.name()),

@@ -7,7 +7,7 @@ use crate::number::{percent, short, time};
 use crate::section::{Chart, Form, Line, MadeBy, PageTable, Section};
 
 #[derive(Deserialize)]
-pub(crate) struct Probe {
+pub(crate) struct ProbeResult {
     #[serde(default)]
     version: String,
     #[serde(default)]
@@ -38,17 +38,17 @@ struct Direction {
     reordered: u64,
     skipped: u64,
     throughput_mbps: f64,
-    delay_ms: Delay,
+    delay_ms: DelaySummary,
     bursts: Bursts,
     onoff: Option<OnOff>,
-    ecn: Option<EcnCounts>,
+    ecn: Option<EcnArrivals>,
     windows: Vec<Windows>,
-    trace: Option<RecordedTrace>,
-    delay_series: DelaySeries,
+    trace: Option<TraceShape>,
+    delay_series: DelayLines,
 }
 
 #[derive(Deserialize)]
-struct Delay {
+struct DelaySummary {
     min: f64,
     #[serde(flatten)]
     summary: Summary,
@@ -57,14 +57,14 @@ struct Delay {
 #[derive(Deserialize)]
 struct Bursts {
     gap_ms: f64,
-    size: Quantiles,
-    between_ms: Quantiles,
+    size: BurstQuantiles,
+    between_ms: BurstQuantiles,
     size_shares: Vec<(f64, f64, f64)>,
     between_shares: Vec<(f64, f64, f64)>,
 }
 
 #[derive(Deserialize)]
-struct Quantiles {
+struct BurstQuantiles {
     mean: f64,
     p50: f64,
     p90: f64,
@@ -74,12 +74,12 @@ struct Quantiles {
 
 #[derive(Deserialize)]
 struct OnOff {
-    on_ms: Delay,
-    off_ms: Delay,
+    on_ms: DelaySummary,
+    off_ms: DelaySummary,
 }
 
 #[derive(Deserialize)]
-struct EcnCounts {
+struct EcnArrivals {
     sent_as: String,
     not_ect: u64,
     ect0: u64,
@@ -90,12 +90,12 @@ struct EcnCounts {
 #[derive(Deserialize)]
 struct Windows {
     width_ms: u64,
-    predictions: Vec<Prediction>,
+    predictions: Vec<PredictionError>,
     mbps: Vec<Option<f32>>,
 }
 
 #[derive(Deserialize)]
-struct Prediction {
+struct PredictionError {
     predictor: String,
     steps: u64,
     nrmse: Option<f64>,
@@ -104,13 +104,13 @@ struct Prediction {
 }
 
 #[derive(Deserialize)]
-struct RecordedTrace {
+struct TraceShape {
     opportunities: u64,
     idle_share: f64,
 }
 
 #[derive(Deserialize)]
-struct DelaySeries {
+struct DelayLines {
     bin_s: f64,
     p50_ms: Vec<Option<f32>>,
     max_ms: Vec<Option<f32>>,
@@ -118,7 +118,7 @@ struct DelaySeries {
     lost: Vec<u32>,
 }
 
-impl Probe {
+impl ProbeResult {
     pub(crate) fn section(&self) -> Section {
         let directions = self.directions();
         Section {
@@ -297,7 +297,7 @@ fn row(name: String, numbers: &[f64]) -> Vec<String> {
 }
 
 fn delays(directions: &[(&str, &Direction)]) -> PageTable {
-    let row = |name: String, d: &Delay| {
+    let row = |name: String, d: &DelaySummary| {
         let s = &d.summary;
         row(name, &[d.min, s.mean, s.p50, s.p95, s.p99, s.max])
     };
@@ -321,7 +321,7 @@ fn delays(directions: &[(&str, &Direction)]) -> PageTable {
 }
 
 fn bursts(directions: &[(&str, &Direction)]) -> PageTable {
-    let row = |name: String, q: &Quantiles| row(name, &[q.mean, q.p50, q.p90, q.p99, q.max]);
+    let row = |name: String, q: &BurstQuantiles| row(name, &[q.mean, q.p50, q.p90, q.p99, q.max]);
     let mut rows = Vec::new();
     for (name, direction) in directions {
         rows.push(row(format!("{name}, probes in a burst"), &direction.bursts.size));
@@ -403,7 +403,7 @@ mod tests {
         let text = include_str!("../../tests/it/browser/probe.json");
         let mut document: serde_json::Value = serde_json::from_str(text).unwrap();
         change(&mut document);
-        Probe::deserialize(&document).unwrap().section()
+        ProbeResult::deserialize(&document).unwrap().section()
     }
 
     #[test]

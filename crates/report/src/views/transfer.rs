@@ -7,7 +7,7 @@ use crate::number::{bytes, percent, short, time};
 use crate::section::{Chart, Line, MadeBy, PageTable, Section};
 
 #[derive(Deserialize)]
-pub(crate) struct Transfer {
+pub(crate) struct ReportedTransfer {
     #[serde(default)]
     version: String,
     #[serde(default)]
@@ -17,11 +17,11 @@ pub(crate) struct Transfer {
     mtu: u64,
     seed: u64,
     duration_s: f64,
-    flows: Vec<Flow>,
+    flows: Vec<FlowResult>,
 }
 
 #[derive(Deserialize)]
-struct Flow {
+struct FlowResult {
     #[serde(default)]
     cc: String,
     peer: String,
@@ -36,14 +36,14 @@ struct Flow {
     timeouts: Option<u64>,
     min_rtt_ms: Option<f64>,
     queue_delay_ms: Option<Summary>,
-    intervals: Vec<Interval>,
+    intervals: Vec<FlowInterval>,
     #[serde(default)]
-    series: Series,
+    series: FlowBins,
 }
 
 /// The flow in finer bins; results of earlier versions have none.
 #[derive(Deserialize, Default)]
-struct Series {
+struct FlowBins {
     time_s: Vec<f64>,
     throughput_mbps: Vec<f64>,
     #[serde(default)]
@@ -55,7 +55,7 @@ struct Series {
 }
 
 #[derive(Deserialize)]
-struct Interval {
+struct FlowInterval {
     stop_s: f64,
     throughput_mbps: f64,
     lost: Option<u64>,
@@ -63,7 +63,7 @@ struct Interval {
     cwnd: Option<u64>,
 }
 
-impl Transfer {
+impl ReportedTransfer {
     pub(crate) fn section(&self) -> Section {
         Section {
             title: self.title(),
@@ -108,7 +108,7 @@ impl Transfer {
     }
 
     fn sentence(&self) -> String {
-        let sum = |figure: fn(&Flow) -> f64| self.flows.iter().map(figure).sum::<f64>();
+        let sum = |figure: fn(&FlowResult) -> f64| self.flows.iter().map(figure).sum::<f64>();
         if self.flows.iter().all(|flow| flow.bytes == 0) {
             return "Nothing arrived.".to_owned();
         }
@@ -120,7 +120,7 @@ impl Transfer {
         };
         let rate = short(sum(|flow| flow.goodput_mbps));
         let mut text = format!("{who} {rate} Mbit/s of data");
-        if let [Flow { queue_delay_ms: Some(queue), .. }] = &self.flows[..] {
+        if let [FlowResult { queue_delay_ms: Some(queue), .. }] = &self.flows[..] {
             let most = time(queue.p95);
             text += &format!(", and 95 % of the packets waited less than {most} in queues");
         }
@@ -133,13 +133,13 @@ impl Transfer {
     }
 
     /// Packets that the flow's sender sent.
-    fn sent(&self, flow: &Flow) -> f64 {
+    fn sent(&self, flow: &FlowResult) -> f64 {
         // A receiver counts those that came.
         (if self.is_sender() { flow.packets } else { flow.packets + flow.lost.unwrap_or(0) }) as f64
     }
 
     fn flow_table(&self) -> PageTable {
-        let row = |(index, flow): (usize, &Flow)| {
+        let row = |(index, flow): (usize, &FlowResult)| {
             let queue = flow.queue_delay_ms;
             let ms = |value: fn(&Summary) -> f64| {
                 queue.as_ref().map_or("–".into(), |queue| short(value(queue)))
@@ -174,13 +174,13 @@ impl Transfer {
         }
     }
 
-    fn name(&self, index: usize, flow: &Flow) -> String {
+    fn name(&self, index: usize, flow: &FlowResult) -> String {
         format!("{} {}", index + 1, flow.cc).trim().to_owned()
     }
 
     fn charts(&self) -> Vec<Chart> {
-        let chart = |title: &str, unit: &str, line: fn(&Flow) -> (Vec<f64>, Vec<f64>)| {
-            let line = |(index, flow): (usize, &Flow)| {
+        let chart = |title: &str, unit: &str, line: fn(&FlowResult) -> (Vec<f64>, Vec<f64>)| {
+            let line = |(index, flow): (usize, &FlowResult)| {
                 let (x, y) = line(flow);
                 let y = y.into_iter().map(|value| value as f32).collect();
                 Line { name: self.name(index, flow), x, y, ..Line::default() }
@@ -194,20 +194,20 @@ impl Transfer {
             }
         };
         vec![
-            chart("Throughput", "Mbit/s", Flow::throughput),
-            chart("Queue delay", "ms above the smallest RTT", Flow::queue_delay),
-            chart("Congestion window", "kB", Flow::window),
-            chart("Lost", "packets", Flow::losses),
+            chart("Throughput", "Mbit/s", FlowResult::throughput),
+            chart("Queue delay", "ms above the smallest RTT", FlowResult::queue_delay),
+            chart("Congestion window", "kB", FlowResult::window),
+            chart("Lost", "packets", FlowResult::losses),
         ]
     }
 }
 
 /// Places and values over the time of a flow, in the finest bins that there are; NaN for no value.
-impl Flow {
+impl FlowResult {
     fn over_time(
         &self,
         fine: Vec<f64>,
-        coarse: fn(&Interval) -> Option<f64>,
+        coarse: fn(&FlowInterval) -> Option<f64>,
     ) -> (Vec<f64>, Vec<f64>) {
         if !fine.is_empty() {
             return (self.series.time_s.clone(), fine);
@@ -254,7 +254,7 @@ mod tests {
             "time_s": [0.1, 0.2], "throughput_mbps": [8.0, 9.0], "lost": [0, 2],
             "rtt_ms": [50.0, null], "cwnd": [15_000, null],
         });
-        let charts = Transfer::deserialize(&document).unwrap().section().charts;
+        let charts = ReportedTransfer::deserialize(&document).unwrap().section().charts;
         let [fine, coarse] = [0, 1].map(|flow| charts[1].lines[flow].clone());
         assert_eq!((fine.x, fine.y[0], fine.y[1].is_nan()), (vec![0.1, 0.2], 10.0, true));
         // Above the smallest of its means.

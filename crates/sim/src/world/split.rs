@@ -35,6 +35,7 @@ impl World {
             // End to end it began at the server.
             record.packet.sent_at = sent_at;
         }
+        // A packet counts once: at the receiver, or where it was dropped.
         if is_last || !arrives {
             self.collector.record(record);
             observer.on_record(record);
@@ -60,6 +61,7 @@ impl World {
     fn arrive_wired(&mut self, packet: Packet, observer: &mut impl Observer) {
         let (now, index, generation) = (self.now, packet.flow as usize, generation_of(&packet));
         if Leg::of_packet(packet.id).is_some() {
+            // Packets of handshakes cross the proxy as they are: only data is split.
             return self.push_down(self.links.last(), Packet { sent_at: now, ..packet });
         }
         if SplitProxy::is_probe(&packet) {
@@ -68,6 +70,7 @@ impl World {
             }
             return;
         }
+        // Before the ack: the relay, which may open only now, says in it how much room there is.
         self.relay(packet, observer);
         let Some(connection) = self.flows[index].connection_of(generation) else { return };
         let acks = connection.on_arrival(now, &packet);
@@ -229,6 +232,7 @@ impl World {
         let flow = relay.flow;
         let mut sent = Vec::new();
         relay.radio.pump(now, flow as u32, &mut None, &mut |packet| {
+            // Collected, as the relay is borrowed from the world that the packets enter.
             sent.push(packet);
             true
         });
@@ -272,6 +276,7 @@ impl World {
                 index += 1;
                 continue;
             }
+            // The next relay has this index now, so the index stays.
             self.proxy().end_relay(index);
             self.pump(flow, observer);
         }

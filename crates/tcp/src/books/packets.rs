@@ -75,6 +75,7 @@ impl PacketMap {
         count: usize,
         take: impl FnMut(u64, bool),
     ) {
+        // Ends grow along the ring, so the highest one is found without a walk.
         let below = self.ring.partition_point(|piece| piece.end <= highest);
         self.arrived_beyond(below.saturating_sub(count), count.min(below), take);
     }

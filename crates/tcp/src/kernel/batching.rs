@@ -13,10 +13,11 @@ const FAST: f64 = 2000.0;
 /// Acks in a pause, where they come faster than [`FAST`].
 const ACKS_IN_PAUSE: f64 = 16.0;
 
-/// Pauses are not longer than this,
+/// The longest pause while some controller reacts to acks at once.
 const MAX_PAUSE: Span = Span::from_millis(4);
 
-/// nor than this part of the shortest RTT among the flows, in which a controller changes little.
+/// A pause takes at most this part of the shortest RTT among the flows, in which a controller
+/// changes little.
 const PAUSES_IN_RTT: u64 = 16;
 
 /// How long acks are counted for their rate.

@@ -189,6 +189,7 @@ impl KernelDriver {
         let setup = Setup { mss: segment + overhead, start: now(), random };
         let controller = cc.build_deferred(setup);
         let mut flow = KernelFlow::new(controller, now(), segment, overhead, connection.acked);
+        // Without a way to the socket TCP sends when acks come, and a window has to do.
         flow.can_kick(remote.is_some());
         let KernelConnection { cookie, local, peer, .. } = *connection;
         let socket = Arc::new(KernelSocket::new(cookie, local, peer, remote));

@@ -67,6 +67,7 @@ impl KernelFlow {
             since: now,
             reported_at: now,
             acked_at: now,
+            // Before acks have come none is expected soon.
             gap: Span::from_secs(1),
             control: None,
             can_kick: false,
@@ -90,7 +91,7 @@ impl KernelFlow {
         self.can_kick = can_kick;
     }
 
-    /// Whether somebody should see to it that TCP can be kicked: the controller has a budget, TCP has
+    /// Whether a way to kick TCP should be looked for: the controller has a budget, TCP has
     /// something to send, and the connection is none of the short ones.
     pub(crate) fn wants_kick(&self, now: Time) -> bool {
         let settled = self.min_rtt().map(|rtt| self.since + rtt * RTTS_UNTIL_KICKED);
@@ -119,6 +120,7 @@ impl KernelFlow {
     /// has not reported yet.
     pub(crate) fn on_kicked(&mut self, at: Time, now: TcpProgress) {
         self.kicks += 1;
+        // A record read before this question may be newer than it: time must not go back.
         let at = at.max(self.reported_at);
         let sent = (now.acked + now.outstanding).saturating_sub(self.base);
         let new = sent.saturating_sub(self.books.taken());
@@ -138,6 +140,7 @@ impl KernelFlow {
             self.books.resegment(record.mss.into());
         }
         let acked = record.bytes_acked.saturating_sub(self.base);
+        // TCP reports no sending by itself: what it has sent follows from what it has in flight.
         let sent = (acked + u64::from(record.outstanding)).saturating_sub(self.books.taken());
         // What it sent again it sent before anything new.
         self.books.on_retransmitted(self.reported_at, record.retransmitted.into());

@@ -16,7 +16,7 @@ pub enum SocketOwner {
     ThisProcess,
     /// A program that may be reached.
     Remote(RemoteSocket),
-    /// Nobody knows, or may reach it: TCP learns of a window with the next ack only.
+    /// It is not known or out of reach: TCP learns of a window with the next ack only.
     Unknown,
 }
 
@@ -49,7 +49,7 @@ impl KernelSocket {
         let remote = self.remote().clone();
         match remote.map(|remote| remote.reset(self.cookie)) {
             Some(Ok(())) => Ok(()),
-            // Nobody's descriptor is in reach. With CAP_NET_ADMIN the kernel does it by name.
+            // No descriptor is in reach. With CAP_NET_ADMIN the kernel does it by name.
             _ => destroy(self.cookie, self.local, self.peer),
         }
     }

@@ -212,6 +212,7 @@ impl DriverThread {
         let slot = KernelFlowSlot { flow, socket, shared, is_unreachable, timer, published_at };
         self.flows.insert(cookie, slot);
         self.serve(cookie, now(), false);
+        // Only now: the connection is under control, so its end is reported.
         drop(kept);
     }
 
@@ -238,6 +239,7 @@ impl DriverThread {
             self.take_record(time, &record);
         }
         self.records.clear();
+        // Each flow is served once for a batch, however many acks it has in it.
         self.touched.sort_unstable();
         self.touched.dedup();
         let mut shortest_rtt = Span::MAX;
@@ -259,6 +261,8 @@ impl DriverThread {
             slot.flow.on_release(record);
             return self.remove(record.cookie);
         }
+        // When the kernel worked the ack in, not when this thread read it: pauses must not look
+        // like RTT.
         let when = Time::from_nanos(record.time_ns.saturating_sub(self.ahead));
         let has_opened = slot.flow.on_record(when.min(time), record);
         // In slow start a window leaves as it grows: several acks together would make a burst of
@@ -272,6 +276,8 @@ impl DriverThread {
     fn serve_timers(&mut self, time: Time) {
         while let Some(cookie) = self.timers.pop_due(time) {
             if let Some(slot) = self.flows.get_mut(&cookie) {
+                // It has left the list of timers, so that `serve` sets it anew even at the same
+                // time.
                 slot.timer = None;
                 if slot.flow.is_behind(time) {
                     slot.kick();

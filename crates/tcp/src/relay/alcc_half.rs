@@ -210,7 +210,7 @@ impl AlccHalf {
             segment_bytes: self.segment as u64,
             blocks: stats.blocks,
             kicks: 0,
-            // Whoever publishes the figures knows it from the events.
+            // The caller that publishes the figures has it from the events.
             phase: None,
         }
     }

@@ -110,7 +110,7 @@ pub(crate) fn set_below(tcp: BorrowedFd<'_>, below: &TcpCongestionControl) -> io
         TcpCongestionControl::StartByReno => {
             let own = CongestionControlName::of(tcp);
             if let Some(instead) = own.as_str().and_then(replacement) {
-                // Whoever may not choose it was warned when the command began.
+                // A user that may not choose it was warned when the command began.
                 let _ = socket.set_tcp_congestion(instead.as_bytes());
             }
             Ok(())

@@ -63,6 +63,7 @@ impl FlowQuota {
     fn take(open: &Arc<AtomicUsize>, most: Option<usize>) -> Option<Self> {
         let before = open.fetch_add(1, Ordering::Relaxed);
         let slot = Self(open.clone());
+        // One too many is dropped here, which counts down again.
         most.is_none_or(|most| before < most).then_some(slot)
     }
 }
@@ -97,8 +98,7 @@ impl RelayEngine {
     }
 
     /// Takes over a connected TCP socket. The application reads and writes the other end of the
-    /// stream socket pair that `local` is one end of. What is sent before belongs to nobody's
-    /// window.
+    /// stream socket pair that `local` is one end of. What is sent before belongs to no window.
     ///
     /// When the application closes its end, what it wrote is still delivered, at the controller's
     /// pace; if the TCP socket's `SO_LINGER` is on with a time of zero, the connection is reset.
@@ -114,6 +114,7 @@ impl RelayEngine {
         options: &FlowOptions,
     ) -> Result<FlowHandle, TcpError> {
         let tcp = tcp.into();
+        // Read before anything is tried: a connection that is refused goes on as it was.
         let before = SavedOptions::of(tcp.as_fd());
         let adopted = self.try_adopt(tcp.clone(), local, options);
         if adopted.is_err() {
@@ -341,10 +342,13 @@ impl EngineThread {
         let commands = {
             let mut inner = lock(&self.inner);
             let Some(running) = inner.as_mut() else { return false };
+            // A child of `fork` has put an engine of its own in this place.
             if !Arc::ptr_eq(&running.wake, &self.wake) {
                 return false;
             }
             if running.commands.is_empty() && is_over {
+                // Under the lock: a flow that comes now finds no thread and starts one, and is not
+                // lost.
                 *inner = None;
                 return false;
             }
@@ -481,6 +485,7 @@ impl EngineThread {
         let place = &mut self.places[at];
         let Some(flow) = place.flow.as_mut() else { return };
         if place.watched == TcpWatch::Not {
+            // Nothing was reported meanwhile, so anything may have happened.
             flow.relay.on_nap();
         }
         let next = flow.relay.turn(&now, &mut self.scratch);
@@ -528,11 +533,13 @@ impl EngineThread {
     fn remove(&mut self, at: usize, outcome: FlowOutcome) {
         let place = &mut self.places[at];
         self.timers.set(at, &mut place.timer, None);
+        // Events of the old flow may still wait in this batch: they must not reach the next one.
         place.generation = place.generation.wrapping_add(1) & GENERATIONS;
         let Some(ServedFlow { relay, shared, _slot }) = place.flow.take() else { return };
         // Duplicates of the descriptors may exist elsewhere; the kernel would continue to report.
         let _ = epoll::delete(&self.epoll, relay.tcp());
         let _ = epoll::delete(&self.epoll, relay.local());
+        // Descriptors are closed before the end is reported, for owners that wait for both.
         drop(relay);
         shared.end(outcome);
         self.free.push(at);

@@ -393,7 +393,7 @@ impl RelayFlow {
         }
         let (waiting, arrived) = alcc.take_plain(now);
         if self.options.cc.has_receiver() {
-            // Nobody at the other end would ever answer it.
+            // The other end has no half of it that would ever answer.
             self.options.cc = Self::in_place_of_both_halves();
         }
         let FlowDriver::ClientServer(both) = &self.options.driver else { return Ok(()) };
@@ -493,7 +493,7 @@ impl RelayFlow {
         self.discard(scratch)
     }
 
-    /// Reads what nobody wants, and returns whether that was all.
+    /// Reads and drops what still comes, and returns whether that was all.
     fn discard(&mut self, scratch: &mut [u8]) -> bool {
         while self.tcp_ready.readable {
             match recv(&self.tcp, &mut *scratch, RecvFlags::DONTWAIT) {

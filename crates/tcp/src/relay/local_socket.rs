@@ -32,7 +32,7 @@ pub(crate) struct SocketEvents {
     pub(crate) writable: bool,
     /// For TCP: stamps wait, or the connection broke. For the application's socket: broken.
     pub(crate) error: bool,
-    /// Nobody holds the other end, in both directions.
+    /// The other end is closed in both directions.
     pub(crate) hung_up: bool,
 }
 
@@ -103,8 +103,8 @@ impl LocalSocket {
         }
     }
 
-    /// Gives bytes to the application, and returns how many it took: all if it has closed, as
-    /// nobody wants them any more.
+    /// Gives bytes to the application, and returns how many it took: all if it has
+    /// closed and wants no more.
     pub(crate) fn give(&mut self, bytes: &[u8]) -> usize {
         let mut given = 0;
         while given < bytes.len() && self.ready.writable && !self.gone {
@@ -126,7 +126,7 @@ impl LocalSocket {
 
     /// The application gets nothing more.
     pub(crate) fn end(&self) {
-        // Whoever has closed does not need it.
+        // A program that has closed its end does not need it.
         let _ = socket2::SockRef::from(&self.socket).shutdown(Shutdown::Write);
     }
 
@@ -137,7 +137,7 @@ impl LocalSocket {
     }
 }
 
-/// Whether nobody holds the other end. The end of the stream can be read before it is reported.
+/// Whether the other end is closed. The end of the stream can be read before it is reported.
 fn is_hung_up(socket: &OwnedFd) -> bool {
     let mut asked = [PollFd::new(socket, PollFlags::empty())];
     let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };

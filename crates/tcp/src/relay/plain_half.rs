@@ -114,7 +114,7 @@ impl PlainHalf {
                 self.books.on_acked(stamped.when, stamped.offset);
             }
         }
-        // Nobody asks while the flow is idle: what is known of TCP at its last ack stays in the statistics until then.
+        // An idle flow asks no more: statistics keep what TCP reported with the last ack.
         let is_fresh = now.since(self.asked_at) < FRESH;
         let is_known = if self.books.is_idle() { was_idle } else { is_fresh };
         if is_known {
@@ -286,7 +286,7 @@ impl PlainHalf {
             segment_bytes: self.books.segment(),
             blocks: self.books.blocks(),
             kicks: 0,
-            // Whoever publishes the figures knows it from the events.
+            // The caller that publishes the figures has it from the events.
             phase: None,
         }
     }
