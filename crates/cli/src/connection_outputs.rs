@@ -68,6 +68,11 @@ impl ConnectionOutputs {
         self.json.as_deref().is_some_and(is_stdout)
     }
 
+    /// Whether anything is written that names the controller of all connections.
+    pub(crate) fn name_one_controller(&self) -> bool {
+        self.json.is_some() || self.report.is_some() || self.events.is_some()
+    }
+
     /// Refuses what cannot be written before anything starts.
     pub(crate) fn check(&self) -> Result<(), CommandError> {
         let (json, report) = (self.json.as_deref(), self.report.as_deref());

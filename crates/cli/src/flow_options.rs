@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cellpace_cc::DEFAULT_CONTROLLER;
+use cellpace_cc::{ControllerSpec, DEFAULT_CONTROLLER};
 use cellpace_tcp::{
     BelowOnSystem, ClientServerOptions, ControlOptions, DriverChoice, FlowDriver, FlowShare,
     GateOptions, KernelDriver, PlacementReason, RelayOptions, TcpCongestionControl,
@@ -53,14 +53,9 @@ pub(crate) struct FlowArgs {
 impl FlowArgs {
     /// Reads the options, and takes a place at the kernel driver where that is to be used.
     pub(crate) fn options(&self) -> Result<ControlOptions, CommandError> {
-        let cc = cellpace_lab::read_controller(&self.cc)
+        let cc = self
+            .controller(&self.cc)
             .map_err(|error| CommandError::usage(format!("--cc: {error}")))?;
-        if cc.has_receiver() && !self.is_client_server() {
-            return Err(CommandError::usage(format!(
-                "--cc: {} needs a receiver half at the peer: use --driver client-server here and there",
-                cc.name()
-            )));
-        }
         self.check_options_of_drivers()?;
         self.below.check().map_err(|error| CommandError::usage(format!("--below: {error}")))?;
         let open = |name: &String| KernelDriver::open(name).map(Arc::new);
@@ -69,6 +64,28 @@ impl FlowArgs {
         let drivers = drivers.map_err(CommandError::failed)?;
         let cc = self.samples.watch(&[cc])?.remove(0);
         Ok(ControlOptions { cc, seed: seed()?, drivers })
+    }
+
+    /// The same options with another controller.
+    pub(crate) fn options_under(
+        &self,
+        options: &ControlOptions,
+        cc: &str,
+    ) -> Result<ControlOptions, CommandError> {
+        let cc = self.controller(cc).map_err(CommandError::usage)?;
+        Ok(ControlOptions { cc, ..options.clone() })
+    }
+
+    /// Reads a controller that goes with the driver.
+    pub(crate) fn controller(&self, text: &str) -> Result<ControllerSpec, String> {
+        let cc = cellpace_lab::read_controller(text).map_err(|error| error.to_string())?;
+        if cc.has_receiver() && !self.is_client_server() {
+            return Err(format!(
+                "{} needs a receiver half at the peer: use --driver client-server here and there",
+                cc.name()
+            ));
+        }
+        Ok(cc)
     }
 
     /// Says whether TCP of this kernel could do it by itself, why the driver is not the kernel's where

@@ -50,6 +50,7 @@ mod connection_outputs;
 mod dashboard;
 mod documents;
 mod error;
+mod experiment_options;
 mod flow_options;
 mod hints;
 mod kernel;

@@ -16,7 +16,7 @@ use cellpace_proxy::rules::{MAX_DEVICE_NAME, Redirect};
 use cellpace_proxy::socks5::{Credentials, Target};
 use cellpace_proxy::{
     Access, AddressRange, ConnectionError, ControlledSide, Notice, Proxy, ProxyConfig, ProxyError,
-    ProxyLimits, ProxyMode, ProxyOutcome, ServedConnection, StopUrgency, is_listener,
+    ProxyLimits, ProxyMode, ProxyOutcome, ServedConnection, StopUrgency, Trial, is_listener,
 };
 use cellpace_run::LoggingCommand;
 use cellpace_tcp::TcpError;
@@ -27,6 +27,7 @@ use tokio::sync::watch;
 use crate::address::resolve_problem;
 use crate::connection_outputs::{ConnectionOutputs, OpenOutputs};
 use crate::error::CommandError;
+use crate::experiment_options::{ExperimentOptions, ReadExperiment};
 use crate::flow_options::FlowArgs;
 use crate::options::{Verbosity, span, whole};
 use crate::output::print;
@@ -61,8 +62,13 @@ pub(crate) struct ProxyArgs {
     /// The side under the controller: the one that the radio link is on
     #[arg(long, value_enum, default_value_t = ControlArg::Client)]
     control: ControlArg,
+    /// Put this share of the connections under the controller, and leave the others plain
+    #[arg(long, value_name = "SHARE", value_parser = cellpace_base::parse_fraction)]
+    share_of: Option<f64>,
     #[command(flatten)]
     flow: FlowArgs,
+    #[command(flatten)]
+    experiment: ExperimentOptions,
 
     /// Serve only clients that know this name and the password in the file's first line
     #[arg(long, value_name = "NAME:FILE", help_heading = "SOCKS 5")]
@@ -187,7 +193,16 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, CommandError> {
     args.outputs.check()?;
     check_target(args)?;
     cellpace_os::descriptors::raise_limit();
-    let config = config(args)?;
+    let experiment = args.experiment.read(&args.flow)?;
+    if experiment.as_ref().is_some_and(ReadExperiment::has_several_controllers)
+        && args.outputs.name_one_controller()
+    {
+        return Err(CommandError::usage(
+            "--json, --report and --events name one controller, and the experiment has several: its log \
+             has their figures",
+        ));
+    }
+    let config = config(args, experiment.as_ref())?;
     args.flow.describe(&config.flow, args.outputs.verbosity);
     check_runtime()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -195,7 +210,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, CommandError> {
         .max_blocking_threads(RESOLVERS)
         .build()
         .map_err(CommandError::failed)?;
-    let (ended, log, outputs) = runtime.block_on(serve(args, config))?;
+    let (ended, log, outputs) = runtime.block_on(serve(args, config, experiment))?;
     log.finish();
     // A name that is being resolved must not hold the end up.
     runtime.shutdown_background();
@@ -289,12 +304,21 @@ fn most_connections(args: &ProxyArgs) -> usize {
     asked.min(most)
 }
 
-fn config(args: &ProxyArgs) -> Result<ProxyConfig, CommandError> {
+fn config(
+    args: &ProxyArgs,
+    experiment: Option<&ReadExperiment>,
+) -> Result<ProxyConfig, CommandError> {
     let connections = most_connections(args);
+    let mut flow = args.flow.options()?;
+    let mut trial = args.share_of.map(Trial::ShareOf);
+    if let Some(experiment) = experiment {
+        trial = Some(experiment.trial(&args.flow, &mut flow)?);
+    }
     Ok(ProxyConfig {
         listen: args.listen.clone(),
         mode: mode(args)?,
-        flow: args.flow.options()?,
+        flow,
+        trial,
         control: match args.control {
             ControlArg::Client => ControlledSide::Client,
             ControlArg::Upstream => ControlledSide::Upstream,
@@ -360,6 +384,7 @@ fn credentials(text: &str) -> Result<Credentials, String> {
 async fn serve(
     args: &ProxyArgs,
     config: ProxyConfig,
+    experiment: Option<ReadExperiment>,
 ) -> Result<(ProxyOutcome, Arc<ProxyLog>, OpenOutputs<'_>), CommandError> {
     let cc = config.flow.cc.clone();
     let (stop, stopped) = watch::channel(StopUrgency::No);
@@ -377,8 +402,15 @@ async fn serve(
         _ => None,
     };
     // Last of what can fail: a proxy that does not start leaves no file.
+    let experiment = experiment.map(|read| read.open(args.outputs.verbosity)).transpose()?;
+    let experiment = experiment.map(Arc::new);
     let metrics = proxy.metrics();
-    let more_metrics = Box::new(move || metrics.families());
+    let counted = experiment.clone();
+    let more_metrics = Box::new(move || {
+        let mut families = metrics.families();
+        families.extend(counted.iter().flat_map(|experiment| experiment.families()));
+        families
+    });
     let (log, outputs) = args.outputs.open(LoggingCommand::Proxy, &cc, Some(more_metrics))?;
     let log = Arc::new(ProxyLog::new(log));
     for address in proxy.addresses() {
@@ -406,11 +438,18 @@ async fn serve(
             watched.look();
         }
     });
+    let recorded = experiment.clone();
+    if let Some(experiment) = experiment.clone() {
+        tokio::spawn(async move { experiment.guard().await });
+    }
     let opened = log.clone();
     let (unreachable, uncontrolled) = (RepeatedNote::default(), RepeatedNote::default());
     let is_forwarder = args.to.is_some();
     let ended = proxy.run(stopped, move |notice| match &notice {
         Notice::Controlled(controlled) => opened.opened(controlled),
+        Notice::Recorded(record) => {
+            recorded.iter().for_each(|experiment| experiment.record(record));
+        }
         Notice::Closed(ServedConnection { how: Err(error), .. })
             if is_forwarder && !verbosity.is_verbose() =>
         {
@@ -419,7 +458,9 @@ async fn serve(
         Notice::Uncontrolled(error) => note_uncontrolled(&uncontrolled, error, verbosity),
         notice => print_notice(notice, verbosity),
     });
-    Ok((ended.await.map_err(CommandError::failed)?, log, outputs))
+    let ended = ended.await.map_err(CommandError::failed)?;
+    experiment.map_or(Ok(()), |experiment| experiment.finish())?;
+    Ok((ended, log, outputs))
 }
 
 /// Why it cannot listen, and for a low port what would let it.

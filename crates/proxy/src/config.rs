@@ -10,6 +10,7 @@ use crate::access::Access;
 use crate::network::AddressRange;
 use crate::proxy_header::Version;
 use crate::socks5::{Credentials, Target};
+use crate::trial::Trial;
 
 /// The configuration of a proxy.
 #[derive(Debug, Clone)]
@@ -24,6 +25,8 @@ pub struct ProxyConfig {
     pub flow: ControlOptions,
     /// Which side is under the controller.
     pub control: ControlledSide,
+    /// Which of these sides are: all of them as `flow` says, without.
+    pub trial: Option<Trial>,
     /// Sends a header of the PROXY protocol upstream before any other byte.
     pub send_proxy: Option<Version>,
     /// From clients in these networks a header of the PROXY protocol is required; from others,
@@ -43,6 +46,7 @@ impl ProxyConfig {
             mode,
             flow,
             control: ControlledSide::Client,
+            trial: None,
             send_proxy: None,
             accept_proxy: Vec::new(),
             access: Access::default(),

@@ -3,11 +3,10 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use cellpace_tcp::FlowControl;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -24,10 +23,11 @@ use crate::notice::{
 use crate::proxy_header::{self, Header, ProxiedAddresses};
 use crate::reach::{reach, reply};
 use crate::relay::{Idle, Moved, RelayEnd, relay};
-use crate::side::{ConnectionSide, prepare};
+use crate::side::{ConnectionSide, prepare, set_congestion_control};
 use crate::socks5::{
     Credentials, Handshake, HandshakeStep, MAX_MESSAGE_BYTES, Reply, SocksError, Target,
 };
+use crate::trial::{ArmControl, Part, Trials};
 
 /// Delay of the answer to a wrong password.
 const FAILURE: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ const FAILURE: Duration = Duration::from_secs(1);
 /// What all connections share.
 pub(crate) struct ProxyShared {
     pub(crate) config: ProxyConfig,
-    pub(crate) flow_control: FlowControl,
+    pub(crate) trials: Trials,
     pub(crate) metrics: Metrics,
     pub(crate) report: NoticeSink,
     pub(crate) flows: AtomicU64,
@@ -57,7 +57,15 @@ pub(crate) async fn serve(
     let _open = shared.metrics.accepted();
     let start = Instant::now();
     let (target, moved) = (None, Moved::default());
-    let mut served = Served { shared: &shared, client: from, target, moved, place: None };
+    let mut served = Served {
+        shared: &shared,
+        accepted: start,
+        client: from,
+        target,
+        moved,
+        place: None,
+        part: OnceLock::new(),
+    };
     let how = tokio::select! {
         how = served.run(client) => how,
         () = at_least(&mut stop, StopUrgency::Now) => {
@@ -68,6 +76,11 @@ pub(crate) async fn serve(
     match &how {
         Ok(how) => shared.metrics.ended(how.word()),
         Err(error) => shared.metrics.refused(error.word()),
+    }
+    if let (Some(part), Ok(how)) = (served.part.take(), &how)
+        && let Some(record) = shared.trials.record(part, *how, &served.moved)
+    {
+        (shared.report)(Notice::Recorded(record));
     }
     (shared.report)(Notice::Closed(ServedConnection {
         client: served.client,
@@ -81,9 +94,12 @@ pub(crate) async fn serve(
 
 struct Served<'a> {
     shared: &'a ProxyShared,
+    accepted: Instant,
     client: SocketAddr,
     target: Option<Target>,
     moved: Moved,
+    /// In an experiment.
+    part: OnceLock<Part>,
     /// Among the client's connections.
     place: Option<ConnectionPlace>,
 }
@@ -190,9 +206,12 @@ impl Served<'_> {
         first: Vec<u8>,
     ) -> Result<ConnectionEnd, ConnectionError> {
         let config = &self.shared.config;
+        let trials = &self.shared.trials;
+        let part = self.part.get_or_init(|| trials.begin(self.client, self.accepted));
+        let treatment = trials.treatment(part);
         let mut cut = Cut(vec![
-            self.side(client, config.control.client(), false)?,
-            self.side(upstream, config.control.upstream(), true)?,
+            self.side(client, treatment, config.control.client(), false)?,
+            self.side(upstream, treatment, config.control.upstream(), true)?,
         ]);
         let idle = config.limits.idle;
         let most = Idle {
@@ -200,7 +219,16 @@ impl Served<'_> {
             most_in_a_crowd: config.limits.crowded_idle.min(idle),
             crowded: self.shared.crowded.subscribe(),
         };
-        let end = relay(&cut.0[0], &cut.0[1], first, most, &self.moved, &self.shared.metrics).await;
+        let moved = &self.moved;
+        let measured = usize::from(!config.control.client());
+        let passed = relay(&cut.0[0], &cut.0[1], first, most, moved, &self.shared.metrics);
+        let end = tokio::select! {
+            end = passed => end,
+            never = part.watch(&cut.0[measured], moved) => match never {},
+        };
+        if end != RelayEnd::Finished {
+            part.sample(&cut.0[measured]);
+        }
         match end {
             RelayEnd::Finished => {
                 // A peer that does not accept the rest counts as idle.
@@ -209,6 +237,7 @@ impl Served<'_> {
                         return Ok(ConnectionEnd::Idle);
                     }
                 }
+                part.sample(&cut.0[measured]);
                 cut.0.clear();
                 Ok(ConnectionEnd::Finished)
             }
@@ -224,16 +253,22 @@ impl Served<'_> {
     fn side(
         &self,
         tcp: TcpStream,
+        treatment: &ArmControl,
         controlled: bool,
         outgoing: bool,
     ) -> Result<ConnectionSide, ConnectionError> {
-        if !controlled {
-            return Ok(ConnectionSide::Plain(tcp));
-        }
+        let control = match treatment {
+            _ if !controlled => return Ok(ConnectionSide::Plain(tcp)),
+            ArmControl::Plain(name) => {
+                let named = name.as_ref().map_or(Ok(()), |name| set_congestion_control(&tcp, name));
+                return named.map(|()| ConnectionSide::Plain(tcp)).map_err(ConnectionError::Setup);
+            }
+            ArmControl::Controlled(control) => control,
+        };
         let shared = self.shared;
         let number = shared.flows.fetch_add(1, Ordering::Relaxed);
         let addresses = tcp.local_addr().and_then(|local| Ok((local, tcp.peer_addr()?)));
-        let (side, failed) = ConnectionSide::control(tcp, &shared.flow_control, number, outgoing);
+        let (side, failed) = ConnectionSide::control(tcp, control, number, outgoing);
         if let (Ok((local, peer)), Some(flow)) =
             (addresses, side.as_ref().ok().and_then(ConnectionSide::flow))
         {

@@ -22,6 +22,7 @@ mod reach;
 mod relay;
 mod server;
 mod side;
+mod trial;
 
 pub use access::{Access, is_listener};
 pub use config::{ControlledSide, ProxyConfig, ProxyLimits, ProxyMode};
@@ -30,3 +31,4 @@ pub use metrics::Metrics;
 pub use network::AddressRange;
 pub use notice::{ConnectionEnd, ControlledFlow, Notice, ServedConnection, StopUrgency};
 pub use server::{Proxy, ProxyOutcome};
+pub use trial::{Treatment, Trial};

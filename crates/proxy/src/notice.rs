@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use cellpace_experiment::ConnectionRecord;
 use cellpace_tcp::{FlowHandle, TcpError};
 use tokio::sync::watch;
 
@@ -87,6 +88,8 @@ pub enum Notice {
     Controlled(ControlledFlow),
     /// A connection ended.
     Closed(ServedConnection),
+    /// The same of one in an experiment.
+    Recorded(ConnectionRecord),
     /// No connection can be accepted; reported once until one is accepted again.
     AcceptFailed(io::Error),
     /// A connection continues without a controller.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use prometheus::IntCounter;
@@ -35,6 +35,9 @@ pub(crate) enum RelayEnd {
 pub(crate) struct Moved {
     pub(crate) to_client: AtomicU64,
     pub(crate) to_upstream: AtomicU64,
+    /// When the first byte was.
+    pub(crate) first_to_client: OnceLock<Instant>,
+    pub(crate) first_to_upstream: OnceLock<Instant>,
 }
 
 /// How long a connection may be idle.
@@ -97,6 +100,7 @@ pub(crate) async fn relay(
             from: client,
             to: upstream,
             moved: &moved.to_upstream,
+            first: &moved.first_to_upstream,
             total: metrics.to_upstream(),
             activity: &activity,
             ended: &up_ended,
@@ -110,6 +114,7 @@ pub(crate) async fn relay(
             from: upstream,
             to: client,
             moved: &moved.to_client,
+            first: &moved.first_to_client,
             total: metrics.to_client(),
             activity: &activity,
             ended: &down_ended,
@@ -155,6 +160,8 @@ struct RelayDirection<'a> {
     from: &'a ConnectionSide,
     to: &'a ConnectionSide,
     moved: &'a AtomicU64,
+    /// When the first byte moved.
+    first: &'a OnceLock<Instant>,
     /// Of all connections.
     total: &'a IntCounter,
     activity: &'a Activity,
@@ -246,6 +253,9 @@ impl RelayDirection<'_> {
     }
 
     fn count(&self, bytes: usize) {
+        if bytes > 0 {
+            self.first.get_or_init(Instant::now);
+        }
         self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
         self.total.inc_by(bytes as u64);
     }

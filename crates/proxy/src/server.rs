@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cellpace_os::service::prefer_second_listener;
-use cellpace_tcp::{FlowControl, RelayEngine, trim_memory};
+use cellpace_tcp::{RelayEngine, trim_memory};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -19,6 +19,7 @@ use crate::connection::{ProxyShared, serve};
 use crate::error::ProxyError;
 use crate::metrics::Metrics;
 use crate::notice::{Notice, StopUrgency, at_least};
+use crate::trial::Trials;
 
 /// Length of the kernel's backlog, which the kernel cuts to its own limit.
 const BACKLOG: i32 = 4096;
@@ -102,8 +103,14 @@ impl Proxy {
     ) -> io::Result<ProxyOutcome> {
         let limits = self.config.limits;
         let turns = Arc::new(Semaphore::new(limits.connections));
+        let engine = RelayEngine::new();
         let shared = Arc::new(ProxyShared {
-            flow_control: FlowControl::new(RelayEngine::new(), self.config.flow.clone()),
+            trials: Trials::new(
+                &engine,
+                self.config.trial.clone(),
+                &self.config.flow,
+                self.config.control.client(),
+            ),
             config: self.config,
             metrics: self.metrics,
             report: Box::new(report),

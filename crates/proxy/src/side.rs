@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cellpace_tcp::{
     FlowControl, FlowHandle, FlowOutcome, NewFlow, ProgramSocket, SocketOwner, TcpError,
-    unacknowledged,
+    TcpFigures, unacknowledged,
 };
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
@@ -44,6 +44,11 @@ pub(crate) fn prepare(tcp: &TcpStream) {
     let _ = tcp.set_nodelay(true);
     let probes = TcpKeepalive::new().with_time(KEEPALIVE);
     let _ = SockRef::from(tcp).set_tcp_keepalive(&probes);
+}
+
+/// Gives a connection a congestion control of the kernel.
+pub(crate) fn set_congestion_control(tcp: &TcpStream, name: &str) -> io::Result<()> {
+    SockRef::from(tcp).set_tcp_congestion(name.as_bytes())
 }
 
 impl ConnectionSide {
@@ -83,6 +88,14 @@ impl ConnectionSide {
             Self::Plain(_) => None,
             Self::InKernel(_, flow) => Some(flow),
             Self::Controlled(side) => Some(&side.flow),
+        }
+    }
+
+    /// What TCP reports of it.
+    pub(crate) fn figures(&self) -> io::Result<TcpFigures> {
+        match self {
+            Self::Plain(tcp) | Self::InKernel(tcp, _) => TcpFigures::of(tcp.as_fd()),
+            Self::Controlled(side) => TcpFigures::of(side.tcp.as_fd()),
         }
     }
 

@@ -38,5 +38,5 @@ pub use placement::{DriverChoice, Placement, ProgramSocket};
 pub use relay::{
     BelowOnSystem, CongestionControlName, RelayEngine, TcpCongestionControl, trim_memory,
 };
-pub use socket::unacknowledged;
+pub use socket::{TcpFigures, unacknowledged};
 pub use stream::AlccStream;

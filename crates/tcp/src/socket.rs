@@ -53,6 +53,36 @@ pub(crate) struct TcpInfo {
     pub(crate) bytes_acked: u64,
     /// Bytes of the application's data that were not sent yet.
     pub(crate) unsent: u32,
+    /// What it reports of the connection as a whole.
+    pub(crate) figures: TcpFigures,
+}
+
+/// What the kernel reports of a connection, whichever congestion control it has. Old kernels know
+/// less: what they leave out is zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TcpFigures {
+    /// Smoothed RTT in us; 0 before the first sample.
+    pub rtt_us: u32,
+    /// Smallest RTT of some minutes in us; `u32::MAX` before the first sample.
+    pub min_rtt_us: u32,
+    /// Bytes acknowledged, ever; one or two more than data.
+    pub acked_bytes: u64,
+    /// Bytes sent, ever, those sent again among them.
+    pub sent_bytes: u64,
+    /// Bytes sent again, ever.
+    pub retransmitted_bytes: u64,
+    /// Time since data were last sent, in ms.
+    pub since_sent_ms: u32,
+}
+
+impl TcpFigures {
+    /// Asks the kernel.
+    ///
+    /// # Errors
+    /// When that is no TCP socket.
+    pub fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
+        TcpInfo::of(socket).map(|info| info.figures)
+    }
 }
 
 impl TcpInfo {
@@ -101,6 +131,14 @@ impl TcpInfo {
             retransmissions: word(100),
             bytes_acked: long(120),
             unsent: word(144),
+            figures: TcpFigures {
+                rtt_us: word(68),
+                min_rtt_us: word(148),
+                acked_bytes: long(120),
+                sent_bytes: long(200),
+                retransmitted_bytes: long(208),
+                since_sent_ms: word(44),
+            },
         }
     }
 
@@ -283,6 +321,14 @@ pub(crate) mod tests {
         assert!(after.timestamps, "Linux' default");
         assert_eq!(after.in_network, 0);
         assert_eq!((after.sacked, after.lost, after.retransmissions), (0, 0, 0));
+        let figures = TcpFigures::of(one.as_fd()).unwrap();
+        assert_eq!((figures.sent_bytes, figures.retransmitted_bytes), (1000, 0));
+        assert_eq!(figures.acked_bytes, after.bytes_acked);
+        assert!((1..1_000_000).contains(&figures.rtt_us), "{figures:?}");
+        assert!(
+            figures.min_rtt_us <= figures.rtt_us && figures.since_sent_ms < 5_000,
+            "{figures:?}"
+        );
         assert_eq!(after.overhead(false), 52);
         assert_eq!(after.overhead(true), 72);
     }

@@ -20,6 +20,7 @@ mod defaults;
 mod documentation;
 mod documents;
 mod english;
+mod experiment;
 #[cfg(target_os = "linux")]
 mod faults;
 mod features;

@@ -24,7 +24,7 @@ fn cellpace(args: &[&str]) -> Command {
     command
 }
 
-fn refused(args: &[&str]) -> String {
+pub(crate) fn refused(args: &[&str]) -> String {
     let mut child = cellpace(args).spawn().unwrap();
     let start = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -40,14 +40,14 @@ fn refused(args: &[&str]) -> String {
 }
 
 /// A proxy that waits, and what it says.
-struct Running {
+pub(crate) struct Running {
     child: Child,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     said: Arc<Mutex<Vec<String>>>,
 }
 
 impl Running {
-    fn start(args: &[&str]) -> Self {
+    pub(crate) fn start(args: &[&str]) -> Self {
         Self::spawn(cellpace(&[&["--listen", "127.0.0.1:0"], args].concat()))
     }
 
@@ -72,14 +72,14 @@ impl Running {
         Self { child, address, said }
     }
 
-    fn connect(&self) -> TcpStream {
+    pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }
 
     /// Waits for a line that contains this.
-    fn await_line(&self, part: &str) -> String {
+    pub(crate) fn await_line(&self, part: &str) -> String {
         let start = Instant::now();
         loop {
             let found = self.said.lock().unwrap().iter().find(|line| line.contains(part)).cloned();
@@ -91,12 +91,17 @@ impl Running {
         }
     }
 
-    fn signal(&self, name: &str) {
+    /// Whether it has said this.
+    pub(crate) fn has_said(&self, part: &str) -> bool {
+        self.said.lock().unwrap().iter().any(|line| line.contains(part))
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
     }
 
-    fn code(mut self) -> Option<i32> {
+    pub(crate) fn code(mut self) -> Option<i32> {
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -140,7 +145,7 @@ fn page() -> SocketAddr {
     address
 }
 
-fn echo() -> SocketAddr {
+pub(crate) fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -156,7 +161,7 @@ fn echo() -> SocketAddr {
     address
 }
 
-fn exchange(stream: &mut TcpStream) {
+pub(crate) fn exchange(stream: &mut TcpStream) {
     stream.write_all(b"ping").unwrap();
     let mut answer = [0; 4];
     stream.read_exact(&mut answer).unwrap();

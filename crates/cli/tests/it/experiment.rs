@@ -1,0 +1,208 @@
+//! Experiments on live traffic, as users run them.
+
+use std::fs;
+use std::io::Read;
+use std::net::{Shutdown, TcpStream};
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use cellpace_experiment::{Assigner, ConnectionRecord, Experiment, ExperimentRecords};
+
+use crate::program::eventually;
+use crate::proxy::{Running, echo, exchange, refused};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder with the file of an experiment, and the place of its log.
+struct Files {
+    _folder: tempfile::TempDir,
+    toml: PathBuf,
+    log: PathBuf,
+}
+
+impl Files {
+    fn new(text: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (toml, log) = (folder.path().join("e.toml"), folder.path().join("e.jsonl"));
+        fs::write(&toml, text).unwrap();
+        Self { _folder: folder, toml, log }
+    }
+
+    fn options(&self) -> [&str; 4] {
+        let [toml, log] = [&self.toml, &self.log].map(|path| path.to_str().unwrap());
+        ["--experiment", toml, "--experiment-log", log]
+    }
+
+    fn start(&self, target: &str) -> Running {
+        let [one, toml, two, log] = self.options();
+        Running::start(&["--to", target, "--driver", "gate", one, toml, two, log])
+    }
+
+    fn records(&self) -> ExperimentRecords {
+        ExperimentRecords::read(&fs::read_to_string(&self.log).unwrap()).unwrap()
+    }
+}
+
+fn text(fields: &str, more: &str) -> String {
+    format!(
+        "[experiment]\nname = \"copa\"\nsecret = \"0123456789abcdef\"\n{fields}\n[[arm]]\nname = \"reno\"\ntcp = \
+         \"reno\"\n[[arm]]\nname = \"copa\"\ncc = \"copa\"\n{more}"
+    )
+}
+
+#[test]
+fn a_wrong_file_is_refused_with_its_line() {
+    let cases = [
+        (text("share = \"150%\"", ""), "line 4: share: "),
+        (text("control = \"cubic\"", ""), "line 4: control: there is no arm `cubic`"),
+        (text("", "[guard]\n"), "line 11: guard: it has no figure"),
+        (text("", "[[arm]]\nname = \"x\"\ncc = \"verys\"\n"), "line 13: cc: "),
+        (text("", "[[arm]]\nname = \"x\"\ncc = \"sprout\"\n"), "receiver half"),
+        (text("", "[[arm]]\nname = \"x\"\ntcp = \"nothing\"\n"), "no congestion control `nothing`"),
+    ];
+    for (text, part) in cases {
+        let files = Files::new(&text);
+        let [one, toml, two, log] = files.options();
+        let said = refused(&["--listen", "0", "--to", "127.0.0.1:9", one, toml, two, log]);
+        assert!(said.contains("e.toml: ") && said.contains(part), "{text}\n{said}");
+        assert!(!files.log.exists(), "{text}");
+    }
+    let files = Files::new(&text("", "[[arm]]\nname = \"pace\"\ncc = \"pace\"\n"));
+    let [one, toml, two, log] = files.options();
+    let proxy = ["--listen", "0", "--to", "127.0.0.1:9", one, toml];
+    for (more, part) in [
+        (&[][..], "--experiment-log"),
+        (&[two, log, "--cc", "copa"], "--cc"),
+        (&[two, log, "--share-of", "1%"], "--share-of"),
+        (&[two, "-"], "--experiment-log"),
+        (&[two, log, "--json", "-"], "its log has their figures"),
+    ] {
+        let said = refused(&[&proxy[..], more].concat());
+        assert!(said.contains(part), "{more:?}\n{said}");
+    }
+}
+
+#[test]
+fn connections_of_all_arms_are_measured_alike() {
+    let files = Files::new(&text("assign = \"connection\"", "[[arm]]\nname = \"plain\"\n"));
+    let running = files.start(&echo().to_string());
+    for _ in 0..40 {
+        let mut stream = running.connect();
+        for _ in 0..3 {
+            exchange(&mut stream);
+        }
+        stream.shutdown(Shutdown::Write).unwrap();
+        stream.read_to_end(&mut Vec::new()).unwrap();
+    }
+    let count = || fs::read_to_string(&files.log).unwrap().lines().count();
+    eventually("all are written", || count() == 41);
+    running.signal("TERM");
+    assert_eq!(running.code(), Some(0));
+    let records = files.records();
+    assert_eq!(records.name, "copa");
+    for (arm, driver) in [("reno", "plain"), ("copa", "gate"), ("plain", "plain")] {
+        let of_arm: Vec<&ConnectionRecord> =
+            records.connections.iter().filter(|record| record.arm == arm).collect();
+        assert!((1..40).contains(&of_arm.len()), "{arm}: {}", of_arm.len());
+        for record in of_arm {
+            assert_eq!((record.driver.as_str(), record.outcome.as_str()), (driver, "finished"));
+            assert_eq!((record.acked_bytes, record.received_bytes), (12, 12), "{record:?}");
+            assert_eq!((record.tcp_sent_bytes, record.retransmitted_bytes), (12, 0), "{record:?}");
+            assert!(record.counts() && record.client.len() == 16, "{record:?}");
+            assert!(record.goodput_mbps.is_some_and(|mbps| mbps > 0.0), "{record:?}");
+            assert!(record.first_byte_ms.is_some_and(|ms| ms < 10_000.0), "{record:?}");
+            let (min, p95) = (record.min_rtt_ms.unwrap(), record.rtt_p95_ms.unwrap());
+            assert!(0.0 < min && min <= p95 && p95 < 1000.0, "{record:?}");
+        }
+    }
+    // A second run appends, and says again how connections are assigned.
+    let running = files.start(&echo().to_string());
+    running.signal("TERM");
+    assert_eq!(running.code(), Some(0));
+    assert_eq!(count(), 42);
+    assert_eq!(files.records().connections, records.connections);
+}
+
+#[test]
+fn what_crosses_the_border_of_a_slot_is_marked() {
+    let files = Files::new(&text("slot = \"1s\"", ""));
+    let running = files.start(&echo().to_string());
+    let mut stream = running.connect();
+    exchange(&mut stream);
+    let begun = Instant::now();
+    eventually("a second has passed", || begun.elapsed() > Duration::from_millis(1100));
+    exchange(&mut stream);
+    drop(stream);
+    eventually("it is written", || files.log.exists() && files.records().connections.len() == 1);
+    let record = files.records().connections.remove(0);
+    assert!(record.crossed && !record.counts() && record.duration_s > 1.1, "{record:?}");
+}
+
+/// Resets a connection, and waits until the proxy knows.
+fn reset(mut stream: TcpStream) {
+    exchange(&mut stream);
+    let socket = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
+    socket.unwrap();
+}
+
+#[test]
+fn a_guard_that_fires_is_final_until_its_state_is_removed() {
+    let table = "[guard]\nerrors = \"20 points worse\"\n";
+    let text = text("slot = \"1s\"", table);
+    let files = Files::new(&text);
+    let assigner = Assigner::new(Experiment::read(&text, |_| Ok(())).unwrap());
+    let target = echo().to_string();
+    let running = files.start(&target);
+    // Clients of the second arm give up in the middle; the test knows the arms as another host would.
+    let ended = "the guard ends the experiment: `copa`: connections reset 100.0 points worse";
+    let begun = Instant::now();
+    while !running.has_said(ended) {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", fs::read_to_string(&files.log));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let mut stream = running.connect();
+        match assigner.assign(now, running.address.ip(), b"").arm {
+            Some(1) => reset(stream),
+            _ => exchange(&mut stream),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    running.signal("TERM");
+    running.code();
+    let records = files.records();
+    let last = records.looks.last().unwrap();
+    assert!(last.fired && last.arm == "copa" && last.worse == 100.0, "{last:?}");
+    assert!(records.looks.iter().rev().skip(1).all(|look| !look.fired));
+
+    let count = records.connections.len();
+    let running = files.start(&target);
+    running.await_line("was ended by its guard (`copa`: connections reset 100.0 points worse");
+    exchange(&mut running.connect());
+    running.signal("TERM");
+    running.code();
+    assert_eq!(files.records().connections.len(), count, "nothing is recorded any more");
+
+    fs::remove_file(files.log.with_extension("jsonl.guard")).unwrap();
+    let running = files.start(&target);
+    drop({
+        let mut stream = running.connect();
+        exchange(&mut stream);
+        stream
+    });
+    eventually("it is recorded again", || files.records().connections.len() > count);
+}
+
+#[test]
+fn a_share_of_connections_is_under_the_controller() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("c.jsonl");
+    let target = echo().to_string();
+    let args = ["--to", &target, "--driver", "gate", "--share-of", "25%", "--json"];
+    let running = Running::start(&[&args[..], &[json.to_str().unwrap()]].concat());
+    for _ in 0..40 {
+        exchange(&mut running.connect());
+    }
+    running.signal("TERM");
+    running.code();
+    let controlled = fs::read_to_string(&json).unwrap().lines().count();
+    assert!((9..=11).contains(&controlled), "{controlled} of 40");
+}
