@@ -152,6 +152,7 @@ impl<W: Write> EventLog<W> {
 
     /// Writes the state of a flow.
     pub fn metrics(&mut self, at: Time, flow: EventFlow<'_>, metrics: &FlowMetrics) {
+        // A controller without a window has no number that a reader could chart.
         let cwnd = Some(metrics.cwnd).filter(|cwnd| *cwnd != u64::MAX);
         let (srtt, min_rtt) =
             (metrics.srtt.map(Span::as_millis_f64), metrics.min_rtt.map(Span::as_millis_f64));
@@ -197,6 +198,7 @@ impl<W: Write> EventLog<W> {
         if self.failed.is_none() && !self.records.is_empty() {
             self.failed = self.out.write_all(&self.records).and_then(|()| self.out.flush()).err();
         }
+        // Also after an error: memory must not grow while nothing can be written.
         self.records.clear();
     }
 
@@ -219,6 +221,8 @@ fn form(path: &Path) -> EventForm {
 }
 
 fn push_record(records: &mut Vec<u8>, form: EventForm, value: &Value) {
+    // RFC 7464: a record separator in front, so that a reader finds the next record after a torn
+    // one.
     let separator = if form == EventForm::Qlog { "\x1e" } else { "" };
     records.extend_from_slice(format!("{separator}{value}\n").as_bytes());
 }

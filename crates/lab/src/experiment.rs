@@ -189,6 +189,7 @@ const MAX_VALUES_OF_A_RUN: u64 = 20_000_000;
 /// charts that fit into memory.
 pub(crate) fn bin_width(scenario: &Scenario, runs: u64) -> Span {
     const WIDTHS_MS: [u64; 9] = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
+    // Series of all runs are in memory at the end, those of a few while they run.
     let most = (MAX_SERIES_VALUES / runs.max(1)).min(MAX_VALUES_OF_A_RUN);
     let widths = || WIDTHS_MS.iter().map(|ms| Span::from_millis(*ms));
     let fits = widths().find(|width| series_values(scenario, *width) <= most);

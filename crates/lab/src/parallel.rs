@@ -118,6 +118,8 @@ pub fn run_all<T: Send>(
     let (sender, finished) = channel();
     let work_on = |sender: Sender<(usize, T)>| {
         while !clock.is_stopped() {
+            // One piece at a time, as pieces differ much in length: no thread gets a share in
+            // advance.
             let index = next.fetch_add(1, Ordering::Relaxed);
             if index >= count {
                 return;
@@ -136,10 +138,12 @@ pub fn run_all<T: Send>(
             let (sender, work_on) = (sender.clone(), &work_on);
             let thread = std::thread::Builder::new().name("cellpace-run".to_owned());
             if let Err(error) = thread.spawn_scoped(scope, move || work_on(sender)) {
+                // Threads that already run end first, as the scope waits for them.
                 clock.is_stopped.store(true, Ordering::Relaxed);
                 return Err(LabError::failed(format!("cannot start a thread: {error}")));
             }
         }
+        // Only threads hold senders now, so that the channel ends with the last of them.
         drop(sender);
         loop {
             match finished.recv_timeout(PAUSE) {
@@ -151,6 +155,7 @@ pub fn run_all<T: Send>(
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             sink.on_progress(clock.share_of(total));
+            // Once stopped it stays so, whatever the sink answers later.
             clock.is_stopped.fetch_or(sink.is_cancelled(), Ordering::Relaxed);
         }
     })?;

@@ -137,6 +137,7 @@ impl Delay {
     /// Is the delay of `other` for all packets that enter from now on; none of them arrives before
     /// `latest`.
     pub(crate) fn become_other(&mut self, other: Self, latest: Time) {
+        // The other delay has its own course from time zero, but not its own past arrivals.
         *self = Self { latest: self.latest.max(latest), ..other };
     }
 

@@ -439,6 +439,7 @@ impl QualityCurve {
     /// The qualities' correlation that gives the rates this covariance.
     fn correlation_for(&self, covariance: f64) -> f64 {
         let (mut low, mut high) = (-1.0, 1.0);
+        // The covariance grows with rho, so that halving finds it; 50 times is all of a double.
         for _ in 0..50 {
             let middle = (low + high) / 2.0;
             if self.covariance(middle) < covariance { low = middle } else { high = middle }
@@ -572,6 +573,7 @@ fn fit_bursts(profile: &mut LinkProfile, service: &FittedService, bursts: &[Burs
     let (mut slow_gaps, mut fast_gaps) = (Vec::new(), Vec::new());
     for burst in bursts {
         let rate = service.local_at(burst.start);
+        // Longer ones are outages (step 4). Two milliseconds is the least that ends a burst.
         let gap = burst.gap.filter(|gap| *gap <= MAX_GAP_MS).map(|gap| (rate, gap - 2));
         // At low rates a size is mostly rounding; the shape shows at high ones.
         if rate >= fast {
@@ -609,6 +611,7 @@ fn size_and_rate(service: &FittedService, bursts: &[Burst], median: f64) -> (f64
     let y_mean = points.iter().map(|(_, y)| y).sum::<f64>() / number;
     let xy: f64 = points.iter().map(|(x, y)| (x - x_mean) * (y - y_mean)).sum();
     let xx: f64 = points.iter().map(|(x, _)| (x - x_mean) * (x - x_mean)).sum();
+    // Classes of one rate say nothing of how bursts grow with it.
     let slope = if xx > 1e-9 { (xy / xx).clamp(0.0, 3.0) } else { 0.0 };
     (1.0 + exp(y_mean - slope * x_mean), slope)
 }
@@ -621,6 +624,7 @@ fn size_and_rate(service: &FittedService, bursts: &[Burst], median: f64) -> (f64
 fn fit_catch_up(profile: &LinkProfile, service: &FittedService, median: f64) -> f64 {
     let fine = service.fine_rates();
     let [none, one, two] = [0, 1, 2].map(|lag| autocovariance(&fine, lag));
+    // The autocovariance extrapolated to lag 0 is the rate's own; what is above it is the noise.
     let wanted = none - (2.0 * one - two).max(one);
     let ranked = service.ranked();
     let middle = quantile(&ranked, (SHAPE_ENDS[0] + SHAPE_ENDS[1]) / 2.0);
@@ -629,6 +633,7 @@ fn fit_catch_up(profile: &LinkProfile, service: &FittedService, median: f64) -> 
     let window = f64::from(FINE_MS);
     let (mut low, mut high) = CATCH_UP_MS;
     for _ in 0..40 {
+        // The geometric middle, as times of catching up spread over three decades.
         let middle = (low * high).sqrt();
         let shrinks = (1.0 - exp(-window / middle)) * middle / window;
         if free * shrinks > wanted { high = middle } else { low = middle }

@@ -177,6 +177,7 @@ pub(crate) struct Impairments {
 impl Impairments {
     /// How long the packet that enters now is held back.
     pub(crate) fn hold(&mut self) -> Span {
+        // No draw where nothing is to be drawn: other impairments keep their draws.
         let is_held = self.spec.reorder > 0.0 && self.random.unit() < self.spec.reorder;
         if is_held { self.spec.held } else { Span::ZERO }
     }
@@ -212,9 +213,11 @@ impl Impairments {
                 continue;
             }
             if self.spec.corrupt > 0.0 && self.random.unit() < self.spec.corrupt {
+                // Behind the link: a damaged packet has taken its share of the capacity.
                 record.fate = Fate::Dropped(DropReason::Corrupt);
             } else if self.spec.duplicate > 0.0 && self.random.unit() < self.spec.duplicate {
                 let copy = PacketRecord { fate: Fate::Duplicate, ..*record };
+                // In front: the record of the packet itself, which is its fate, comes last.
                 fates.insert(index - 1, copy);
                 index += 1;
             }

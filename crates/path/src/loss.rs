@@ -134,6 +134,7 @@ impl LossSpec {
     }
 
     fn parse_bursts(rest: &str) -> Result<Self, PathError> {
+        // Before the parser, which would take a bare 1 for a probability of 100 %.
         check_percent(rest)?;
         let bursts = BurstLoss::parse("ge", rest)?;
         // Such a chain ends in the bad state for ever.

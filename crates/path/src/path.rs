@@ -251,7 +251,9 @@ impl Path {
             }
             None => true,
         };
+        // Ties at one instant go by the order of entry, as in a queue.
         self.arrivals += 1;
+        // An entry can only bring the next deadline nearer, so nothing else is looked at.
         self.next = self.next.min(at);
         let waiting = WaitingPacket { at, order: self.arrivals, packet };
         // The usual case, which costs no heap: a constant delay keeps packets in order.
@@ -374,6 +376,7 @@ impl Path {
         // gone.
         self.advance_link(now, fates);
         let Some(handover) = self.handovers.front_mut() else { return };
+        // Taken, so that the end of this handover is next.
         let Some(delay) = handover.reorder.take() else { return };
         let at = handover.end() + delay;
         let Some(link) = &mut self.link else { return };

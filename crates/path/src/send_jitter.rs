@@ -104,7 +104,9 @@ impl SendJitter {
     /// When a packet of this flow arrives that would arrive at `at` without jitter.
     pub(crate) fn arrival(&mut self, flow: u32, at: Time) -> Time {
         let Some(flow) = self.flows.get_mut(flow as usize) else { return at };
+        // A stream for each flow, so that another flow in the scenario does not change its draws.
         let delay = Span::from_nanos(flow.random.below(flow.longest.as_nanos()));
+        // In order within a flow: an application's packets do not overtake each other in its host.
         flow.latest = flow.latest.max(at + delay);
         flow.latest
     }

@@ -140,6 +140,7 @@ impl WindowCounts {
     fn new(millis: &[u32], width: u32) -> Self {
         let total = millis.last().map_or(0, |last| last / width);
         let mut filled: Vec<(u32, u32)> = Vec::new();
+        // The window that the end of the trace cuts would look slower than it was.
         for index in millis.iter().map(|ms| ms / width).take_while(|index| *index < total) {
             match filled.last_mut() {
                 Some((last, count)) if *last == index => *count += 1,
@@ -166,6 +167,7 @@ impl WindowCounts {
 
     /// Quantile of the rate in Mbit/s.
     fn rate_quantile(&self, level: f64) -> f64 {
+        // Windows without an opportunity come first among the ranks, without being stored.
         let empty = self.total - self.filled.len() as u64;
         let mut counts: Vec<u32> = self.filled.iter().map(|(_, count)| *count).collect();
         counts.sort_unstable();
@@ -202,6 +204,7 @@ impl WindowCounts {
             }
         }
         let pairs = pairs as f64;
+        // sum (x - m)(y - m) = sum xy - m (sum x + sum y) + m^2: empty windows only count in m.
         ratio((products - mean * (heads + tails)) / pairs + mean * mean, self.variance())
     }
 }

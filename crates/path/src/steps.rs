@@ -394,6 +394,7 @@ impl<T: Level> StepsWalk<T> {
             StepsForm::Constant(_) => {}
             StepsForm::Cycle(cycle) => {
                 let length = cycle.length();
+                // Computed, not walked: a path may be idle for hours of steps of a millisecond.
                 let laps = since_zero.as_nanos() / length.as_nanos();
                 let within = since_zero - length * laps;
                 let index = cycle.ends.partition_point(|end| *end <= within);
@@ -405,6 +406,7 @@ impl<T: Level> StepsWalk<T> {
                 let number = since_zero.as_nanos() / every.as_nanos();
                 self.enter(number, Time::ZERO + *every * number);
             }
+            // Lengths are drawn, so that the steps in between have to be gone through.
             StepsForm::Switched { .. } => {
                 while now >= self.step.end && self.step.end < Time::MAX {
                     self.advance();
@@ -449,6 +451,7 @@ impl<T: Level> StepsWalk<T> {
                     if number.is_multiple_of(2) { (*on, *mean_on) } else { (*off, *mean_off) };
                 // The inverse of the exponential distribution function.
                 let length = mean.mul_f64(-ln(1.0 - draw(self.seed, number)));
+                // Draws may come near zero, and a step without length would never end a walk.
                 (value, length.max(MIN_STEP))
             }
         };

@@ -98,6 +98,7 @@ impl EpochLog {
         if now - self.end > MAX_SILENCE {
             self.end_chain();
         }
+        // Strictly before: what happens at the end itself belongs to that epoch.
         while self.end < now {
             self.close();
             if self.last_ack.is_none() {

@@ -145,6 +145,7 @@ impl Sweep {
             blocks.push(PathBlock { first: cells, axes, combinations });
             cells = cells.saturating_add(combinations.saturating_mul(per_path));
         }
+        // Counted before any cell is made: a short plan may ask for any number.
         if cells > MAX_CELLS {
             return Err(LabError::Invalid(format!(
                 "the plan has {cells} cells, {MAX_CELLS} at most: split it"
@@ -295,16 +296,19 @@ impl Sweep {
         let block = &self.blocks[at];
         let seeds = self.seeds.count();
         let rest = number - block.first;
+        // Seeds vary fastest: neighbours in a unit share their path, and cost the same.
         let (rest, seed) = (rest / seeds, rest % seeds);
         let controllers = self.controllers.len() as u64;
         let (mut rest, controller) = (rest / controllers, rest % controllers);
         debug_assert!(rest < block.combinations);
         let mut values = Vec::with_capacity(block.axes.len());
+        // From the last axis, as in a number with mixed digits: the first field varies slowest.
         for axis in block.axes.iter().rev() {
             let count = axis.alternatives.len() as u64;
             values.push((axis.field, &*axis.alternatives[(rest % count) as usize]));
             rest /= count;
         }
+        // Back in the order of the fields, in which ids and columns have them.
         values.reverse();
         let controller = &self.controllers[controller as usize];
         Parts { values, controller, seed: self.seeds.at(seed) }
@@ -325,7 +329,9 @@ impl Sweep {
         let opened = opened.chain(&parts.controller.files);
         fields.insert("cc".to_owned(), parts.controller.spec.to_string().into());
         fields.insert("seed".to_owned(), parts.seed.into());
+        // By contents, since a file may change under the same name.
         fields.insert("files".to_owned(), json!(self.hashes(opened)));
+        // Another version may simulate otherwise, so its results are others.
         fields.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
         short_hash(&Value::Object(fields).to_string())
     }
@@ -340,6 +346,7 @@ impl Sweep {
         let per_path = self.seeds.count() * self.controllers.len() as u64;
         let mut first_error = None;
         for path in 0..self.cells / per_path {
+            // One cell of each path: controllers and seeds do not contradict a path.
             let scenario = scenario(&self.parts(path * per_path));
             match scenario.check().and_then(|()| scenario.check_delivers()) {
                 Ok(()) => return Ok(()),

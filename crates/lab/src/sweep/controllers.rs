@@ -58,6 +58,7 @@ pub(super) fn read_controllers(
         }
     }
     let mut texts: Vec<String> = controllers.iter().map(|cc| cc.spec.to_string()).collect();
+    // Twice the same controller would be twice the same cell, with one id.
     texts.sort_unstable();
     match texts.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(LabError::Invalid(format!("cc: `{}` is given twice", pair[0]))),
@@ -172,6 +173,7 @@ fn range_values(
     let at = |step: u64| {
         let share = step as f64 / (steps - 1) as f64;
         let value = match () {
+            // The ends as written: rounding in the formula would move them.
             () if step == 0 => from,
             () if step == steps - 1 => to,
             () if is_log => from * math::pow(to / from, share),

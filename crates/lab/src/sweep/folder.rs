@@ -393,6 +393,7 @@ fn continued(
         let names = found.files.keys().chain(fresh.files.keys());
         names.into_iter().find(|name| found.files.get(*name) != fresh.files.get(*name))
     };
+    // The version first: it changes the id of every cell, whatever else differs.
     let why = if found.version != fresh.version {
         format!("was made by cellpace {}, this is {}", found.version, fresh.version)
     } else if let Some(field) = field() {
@@ -447,6 +448,7 @@ fn is_used(root: &Path) -> std::io::Result<bool> {
     match fs::read_dir(root) {
         Ok(entries) => {
             for entry in entries {
+                // The work folder alone is ours: a run was killed before it wrote the manifest.
                 if entry?.file_name() != WORK {
                     return Ok(true);
                 }

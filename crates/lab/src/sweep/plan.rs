@@ -93,6 +93,7 @@ impl SweepPlan {
                 let read = |value: &Value| value.as_u64().ok_or_else(|| wrong(value));
                 let seeds = list.iter().map(read).collect::<Result<Vec<_>, _>>()?;
                 let mut sorted = seeds.clone();
+                // A copy: results keep the order that the plan has.
                 sorted.sort_unstable();
                 match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
                     Some(pair) => {

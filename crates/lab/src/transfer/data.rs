@@ -90,6 +90,7 @@ impl DataSource {
         let path = path.into();
         let buffer = vec![0; PIECE].into_boxed_slice();
         match file.metadata() {
+            // A regular file is always ready; everything else may let a read wait.
             Ok(facts) if facts.is_file() => Self::File { file, path, buffer },
             _ => Self::Pipe { file, path, ready: false, buffer },
         }

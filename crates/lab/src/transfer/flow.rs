@@ -47,6 +47,8 @@ impl FlowTotals {
             bytes: stats.bytes,
             ip_bytes: stats.ip_bytes,
             packets: stats.packets,
+            // Numbers have no holes at the sender, so what is missing among them was lost or is
+            // late.
             lost: Some(stats.next_number.saturating_sub(stats.packets)),
             marked: stats.marked,
             duplicates: Some(stats.duplicates),
@@ -108,6 +110,7 @@ impl TransferFlow {
 
     fn storage_failed(&mut self, now: Time, flow: &mut UdpFlow, reason: String) {
         flow.close(now, CloseCode::Storage, &reason);
+        // The half-written file goes away with its sink, and gets no name.
         self.end = FlowData::Sink(DataSink::Nowhere);
         self.fail(now, flow, reason);
     }
@@ -160,6 +163,7 @@ impl TransferFlow {
             // A file without its name goes away.
             *sink = DataSink::Nowhere;
         }
+        // Before the totals are taken: the last RTTs belong to the flow.
         self.observe(flow);
         if let Some(began) = self.record.began.filter(|_| self.record.ended.is_none()) {
             self.record.video = video_figures(flow, began, now);

@@ -39,6 +39,7 @@ impl ReceiveWindow {
     /// So many bytes were read. Returns the new size, if it grows.
     fn grow(&mut self, bytes: u64) -> Option<u64> {
         self.read += bytes;
+        // Doubled only after half was read: a peer whose data is not read gets no more memory.
         if self.read < self.size / 2 || self.size >= MAX_WINDOW || !self.memory.add(self.size) {
             return None;
         }

@@ -159,6 +159,7 @@ impl<W: FnMut(&[u8]) -> Result<(), String>> QuicStreamReader<W> {
         }
         // All but the last bytes are payload.
         let payload = (self.tail.len() + bytes.len()).saturating_sub(HASH);
+        // What was held back as a possible hash is payload once more bytes follow.
         let of_tail = payload.min(self.tail.len());
         let (now, later) = bytes.split_at(payload - of_tail);
         if of_tail > 0 {

@@ -67,6 +67,7 @@ impl SeriesRecorder {
         }
         self.pending = 0;
         self.points.push(point);
+        // Joined in place of dropped: a long flow keeps its whole course, only coarser.
         if self.points.len() >= MAX_BINS {
             self.points = every_second(&self.points);
             self.merge *= 2;
@@ -106,6 +107,7 @@ fn every_second(points: &[SeriesPoint]) -> Vec<SeriesPoint> {
 impl TransferSeries {
     fn add(&mut self, began: Time, before: &SeriesPoint, point: &SeriesPoint, is_sender: bool) {
         let seconds = (point.at - before.at).as_secs_f64();
+        // Points are sums from the beginning, so that joined bins need no adding up.
         let bits = point.ip_bytes.saturating_sub(before.ip_bytes) as f64 * 8.0;
         self.time_s.push(round((point.at - began).as_secs_f64()));
         self.throughput_mbps.push(if seconds > 0.0 { round(bits / 1e6 / seconds) } else { 0.0 });

@@ -131,6 +131,7 @@ impl<'a> Transfer<'a> {
         }
         let began = self.welcome.is_none() || self.flows.begun() > 0;
         let over = began && self.driver.endpoint.flows() == 0;
+        // Only a listener waits: a side that connects knows how many flows it has begun.
         let last_call = if self.welcome.is_some() { LAST_CALL } else { Span::ZERO };
         self.ends && over && self.driver.now() >= self.idle_since.min(self.driver.now()) + last_call
     }

@@ -33,6 +33,7 @@ impl LinkProfile {
     pub fn generate(&self, seed: u64, duration: Span) -> Trace {
         let end = (duration.as_nanos() / 1_000_000).clamp(1, MAX_MILLIS) as u32;
         let mut millis = Vec::new();
+        // A stream for each of both: how the scheduler draws does not move the quality.
         let mut quality = Quality::new(self, Random::seeded(seed, 0x7072_6f66));
         let mut scheduler = Scheduler::new(self, Random::seeded(seed, 0x7474_6973));
         let mut now = 0;
@@ -40,6 +41,7 @@ impl LinkProfile {
             now = next;
         }
         let full = millis.len() >= MAX_OPPORTUNITIES;
+        // The last opportunity of a trace sets its period.
         millis.push(millis.last().filter(|_| full).map_or(end, |last| last + 1));
         match Trace::from_millis(millis) {
             Ok(trace) => trace,
@@ -88,6 +90,7 @@ impl Quality {
             let deviation = (weight / sum).sqrt();
             let keep = per_tick(relaxation_s);
             let stir = deviation * (1.0 - keep * keep).sqrt();
+            // Drawn from the long run, so that the process has no beginning to settle from.
             let value = deviation * quality.normal.draw(&mut quality.random);
             quality.parts.push(QualityPart { value, keep, stir });
         }
@@ -109,6 +112,7 @@ impl Quality {
 
     /// Quality at `now`, which must not go back.
     fn at(&mut self, now: u32) -> f64 {
+        // Step by step also through an outage: quality goes on changing meanwhile.
         while self.tick < now / TICK_MS {
             self.tick += 1;
             self.step();
@@ -180,6 +184,7 @@ impl<'a> Scheduler<'a> {
     /// Adds the burst that begins at `now`; returns when the next one begins, unless it is over.
     fn burst(&mut self, now: u32, end: u32, score: f64, millis: &mut Vec<u32>) -> Option<u32> {
         let due = at_score(&self.rate, score);
+        // What is missing is served within `catch_up_ms` on top of the rate (see the module).
         let hurry = 1.0 + self.behind / (due * self.profile.catch_up_ms);
         let rate = due * hurry.clamp(MIN_HURRY, MAX_HURRY);
         // Above half the opportunities of a ms the bursts must grow for gaps of 2 ms to remain.
@@ -187,6 +192,7 @@ impl<'a> Scheduler<'a> {
         let same_ms = self.profile.burst_same_ms.max(1.0 - 0.5 / rate);
 
         let drawn = (mean_size - 1.0) * table_quantile(&self.burst_excess, self.random.unit());
+        // Rounding at random keeps the mean.
         let more = (drawn + self.random.unit()) as u64;
         let last = self.serve(now, more, same_ms, end, millis)?;
         let next = match self.outage(last, score) {
@@ -196,6 +202,7 @@ impl<'a> Scheduler<'a> {
                 let gap = self.gap(score, mean_size / rate - (mean_size - 1.0) * (1.0 - same_ms));
                 let promised = due * f64::from(last - now + gap);
                 let most = due * f64::from(MAX_GAP_MS);
+                // At most what the longest gap may leave: what is older is forgotten.
                 self.behind = (self.behind + promised - (more + 1) as f64).clamp(-most, most);
                 last.saturating_add(gap)
             }
@@ -236,6 +243,7 @@ impl<'a> Scheduler<'a> {
     /// The length in ms of the gap of an outage that begins or goes on at `now`.
     fn outage(&mut self, now: u32, score: f64) -> Option<u32> {
         let band = BAND_ENDS.partition_point(|end| *end <= score).min(BAND_SHARES.len() - 1);
+        // The risk grows with the time of service since it was last drawn for.
         let seconds = f64::from(now.saturating_sub(self.risked_until)) / 1000.0;
         self.risked_until = now;
         if self.blackout_left == 0 {
@@ -253,6 +261,7 @@ impl<'a> Scheduler<'a> {
         } else {
             self.draw(|profile| &profile.outage_ms) as u32
         };
+        // Outages begin in service only: their own time carries no risk.
         self.risked_until = now.saturating_add(length);
         Some(length.max(1))
     }

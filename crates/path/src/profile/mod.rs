@@ -172,6 +172,7 @@ pub(crate) fn table_mean(table: &[f64; LEVELS.len()]) -> f64 {
 
 /// Mean of the squares of the same.
 pub(crate) fn table_square(table: &[f64; LEVELS.len()]) -> f64 {
+    // The mean square of a uniform distribution between the two quantiles.
     let piece = |a: f64, b: f64| (a * a + a * b + b * b) / 3.0;
     let pieces = LEVELS.windows(2).zip(table.windows(2));
     pieces.map(|(level, value)| (level[1] - level[0]) * piece(value[0], value[1])).sum()
@@ -186,6 +187,7 @@ pub(crate) fn table_quantile(table: &[f64; LEVELS.len()], level: f64) -> f64 {
 
 /// Quantile at `level` of the shape at quality `z`.
 pub(crate) fn blend(shapes: &[ShapeTable; 2], z: f64, level: f64) -> f64 {
+    // Beyond both scores their own shapes hold: an extrapolated one was never measured.
     let part = ((z - SHAPE_SCORES[0]) / (SHAPE_SCORES[1] - SHAPE_SCORES[0])).clamp(0.0, 1.0);
     let [slow, fast] = [0, 1].map(|which| table_quantile(&shapes[which], level));
     slow + part * (fast - slow)

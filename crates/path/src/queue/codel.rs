@@ -201,6 +201,7 @@ impl CodelState {
         self.dropping = true;
         // Not the whole count, which also holds what earlier drop states added up.
         self.count = if delta > 1 && recent { delta } else { 1 };
+        // From now: the state may begin long after the last drop of the one before.
         self.drop_next = control_law(config, now, self.count);
         self.last_count = self.count;
     }

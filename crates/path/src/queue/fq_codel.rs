@@ -95,6 +95,7 @@ impl FqCodel {
         let fattest = listed.copied().max_by_key(|&index| self.flows[index as usize].fifo.bytes());
         let Some(index) = fattest else { return };
         let fifo = &mut self.flows[index as usize].fifo;
+        // Rounded up, or a queue of one packet would stay, and the limit with it.
         let half = fifo.len().div_ceil(2);
         for _ in 0..half.min(self.config.batch as usize) {
             let Some(packet) = fifo.pop() else { break };
@@ -111,6 +112,7 @@ impl FqCodel {
         let packet = flow.control.dequeue(&self.config.codel, &mut flow.fifo, now, drops);
         self.bytes -= bytes - flow.fifo.bytes();
         self.packets -= packets - flow.fifo.len();
+        // Bytes in place of packets, so that flows of small packets get the same share.
         flow.credit -= packet.map_or(0, |packet| i64::from(packet.size));
         packet
     }

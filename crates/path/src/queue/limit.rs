@@ -102,6 +102,7 @@ impl Size {
             let is_allowed = bdp > 0.0 && bdp <= 1e6;
             return is_allowed.then_some(Self::Bdp(bdp)).ok_or_else(out_of_range);
         }
+        // Times before sizes: none of their units reads as the other.
         if let Ok(span) = parse_span(text) {
             let is_allowed = !span.is_zero() && span <= Span::from_secs(3600);
             return is_allowed.then_some(Self::Time(span)).ok_or_else(out_of_range);

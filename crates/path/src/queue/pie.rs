@@ -94,6 +94,7 @@ impl Pie {
         if now < self.next_update {
             return;
         }
+        // The same for all missed updates, since nothing moved meanwhile.
         let delay = self.delay();
         for _ in 0..MAX_UPDATES {
             let before = self.control;
@@ -285,6 +286,7 @@ impl Departures {
         }
         // The packet that starts a measurement took its time before it, so that it does not
         // count into it.
+        // With a smaller backlog the link may run dry, and the rate would be the senders'.
         if self.running.is_none() && backlog >= Self::THRESHOLD {
             self.running = Some((now, 0));
         }

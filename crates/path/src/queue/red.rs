@@ -69,6 +69,7 @@ impl RedConfig {
             (Window::Packets(min), Window::Packets(max)) if min < max => (min, max, true),
             _ => return Err(not_above(params.min, params.max).into()),
         };
+        // Gentle RED drops everything from twice max on: a longer queue would never be used.
         let twice = max.saturating_mul(2);
         let twice = if in_packets { Window::Packets(twice) } else { Window::Bytes(twice) };
         let limit = match params.limit {
@@ -129,6 +130,7 @@ impl Red {
         }
         let queue =
             if self.config.in_packets { self.fifo.len() as f64 } else { self.fifo.bytes() as f64 };
+        // The queue as it was before this packet, as in the paper.
         self.average += wq * (queue - self.average);
     }
 
@@ -140,12 +142,14 @@ impl Red {
 
     /// RED 1993 section 4, the second half: whether this arrival is dropped.
     fn drops_early(&mut self, size: u32) -> bool {
+        // Below min the paper sets count to -1: the next stretch above it starts anew.
         let Some(p) = self.config.probability(self.average) else {
             self.count = None;
             return false;
         };
         let count = self.count.map_or(0, |count| count.saturating_add(1));
         let p = if self.config.params.mode == RedMode::Byte {
+            // The paper's byte mode: p_b times the packet's size over the maximum size.
             p * f64::from(size) / f64::from(OPPORTUNITY_BYTES)
         } else {
             p
@@ -181,6 +185,8 @@ impl Queue for Red {
             drops.push((packet, DropReason::Aqm));
         } else if !self.config.limit.has_room(&self.fifo, packet.size) {
             drops.push((packet, DropReason::Overflow));
+            // A drop by the full queue counts as one of RED, whose next drop keeps its distance
+            // from it.
             self.count = self.count.map(|_| 0);
         } else {
             self.fifo.push(packet);
@@ -234,6 +240,7 @@ impl ServiceTime {
     }
 
     fn on_dequeue(&mut self, now: Time, idle: bool) {
+        // A gap after an idle time says when a packet came, not how long one takes.
         if !self.idle {
             let gap = (now - self.last_dequeue).as_nanos() as f64;
             self.measured_ns += Self::WEIGHT * (gap - self.measured_ns);

@@ -53,6 +53,8 @@ impl Drive {
     pub fn generate(spec: &RadioSpec, seed: u64, length: Span) -> Self {
         let steps = (length.as_nanos() / STEP.as_nanos()).max(1);
         let mut road = Road::new(spec.params(), seed);
+        // A step must not pass the bound in its middle: a million are far more than 10 ms can
+        // offer.
         while road.now_ms < steps * STEP_MS && road.millis.len() < MAX_OPPORTUNITIES - 1_000_000 {
             road.step();
         }
@@ -255,17 +257,20 @@ impl<'a> Road<'a> {
     fn update_cells(&mut self) {
         let here = (self.position / self.params.spacing) as i64;
         let behind = here - CELLS_AHEAD;
+        // The serving cell stays in the list, however late the handover comes.
         while self.cells.front().is_some_and(|cell| cell.number < behind.min(self.serving)) {
             self.cells.pop_front();
         }
         let next = self.cells.back().map_or(behind, |cell| cell.number + 1);
         for number in next..=here + CELLS_AHEAD + 1 {
+            // By the cell's number, so that a cell has the same shadowing whenever it comes near.
             let stream = CELL_STREAMS.wrapping_add_signed(number + CELLS_AHEAD);
             let shadow = Shadow::new(Random::seeded(self.seed, stream));
             self.cells.push_back(MeasuredCell { number, shadow, power: 0.0, filtered: None });
         }
         let p = self.params;
         let shared = p.shadow_shared.sqrt() * self.shared_shadow.value();
+        // The squares of both weights add up to 1, so that shadowing keeps its deviation.
         let own = (1.0 - p.shadow_shared).sqrt();
         for cell in &mut self.cells {
             let along = self.position - cell.number as f64 * p.spacing;
@@ -311,6 +316,7 @@ impl<'a> Road<'a> {
         if matches!(self.service, Service::Interrupted { .. }) {
             return;
         }
+        // Before A3: a link that has failed reports no neighbour any more.
         if self.monitor.update(self.now_ms, sinr_db) {
             self.fail();
             return;
@@ -362,6 +368,7 @@ impl<'a> Road<'a> {
 
     /// The link is interrupted from now on.
     fn interrupt(&mut self, length: Span, target: i64, queue_lost: bool, is_failure: bool) {
+        // Whole milliseconds, in which the drive is simulated and traces are written.
         let length = Span::from_millis(length.as_nanos() / 1_000_000);
         let start = Time::from_millis(self.now_ms);
         let end = start + length;
@@ -393,12 +400,15 @@ impl<'a> Road<'a> {
             false => *self.reported.front().unwrap_or(&sinr),
         };
         if matches!(self.service, Service::Interrupted { .. }) {
+            // Nothing is sent, but the SINR was noted above: reports go on with the new cell.
             return (0.0, Some(0));
         }
+        // A repetition takes the millisecond that a new block would have had.
         if self.harq.is_taken(self.now_ms) {
             self.harq.repeat(self.now_ms, sinr, &self.table);
             return (self.harq.deliver(self.now_ms), None);
         }
+        // The base station knows only what was reported `cqi_delay` ago, and keeps a margin.
         let cqi = self.table.cqi(reported * self.margin);
         if cqi > 0 {
             let share = 1.0 / (1.0 + self.users.number as f64);
@@ -423,6 +433,7 @@ impl<'a> Road<'a> {
         if self.millis.last() != Some(&end) {
             self.millis.push(end);
         }
+        // Before the opportunities move into the trace.
         let mean_rate = self.mean_rate();
         let trace = Trace::from_millis(self.millis);
         Drive {

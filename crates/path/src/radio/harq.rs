@@ -73,8 +73,10 @@ impl Harq {
         if table.suffices(block.sinr, block.cqi) {
             block.done_ms = Some(now_ms);
         } else if block.tries > retries {
+            // RLC delivers for sure: to TCP a block that HARQ gave up is late, and not lost.
             block.done_ms = Some(now_ms + rlc_ms);
         } else {
+            // All wait for the same time, so that the queue is in the order of the next tries.
             self.failed.push_back((now_ms + rtt_ms, number));
         }
     }
@@ -93,6 +95,7 @@ impl Harq {
     /// a link that is left hands them up.
     pub fn reset(&mut self, now_ms: u64) -> f64 {
         self.failed.clear();
+        // Numbers go on, so that a repetition that was planned finds no other block in its place.
         self.first += self.blocks.len() as u64;
         let done = |block: &TransportBlock| block.done_ms.is_some_and(|done| done <= now_ms);
         self.blocks.drain(..).filter(done).map(|block| block.bytes).sum()

@@ -41,6 +41,7 @@ impl EventA3 {
             let since = known.map_or(now_ms, |(_, since)| *since);
             better.push((cell, since));
             let at = (since + self.time_to_trigger_ms).max(now_ms);
+            // The earliest within the step: with steps of 10 ms the report is still exact to 1 ms.
             if at < until_ms && reported.is_none_or(|(_, earliest)| at < earliest) {
                 reported = Some((cell, at));
             }
@@ -75,6 +76,7 @@ impl LinkMonitor {
     pub fn update(&mut self, now_ms: u64, sinr: f64) -> bool {
         if sinr > self.in_sync {
             self.running = None;
+        // Between the two thresholds T310 goes on as it was.
         } else if sinr < self.out_of_sync {
             self.running = self.running.or(Some(now_ms));
         }

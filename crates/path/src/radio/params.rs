@@ -244,6 +244,7 @@ fn overridden(layers: &[&str]) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for layer in layers {
         let parts: Vec<&str> = layer.split(',').filter(|part| !part.trim().is_empty()).collect();
+        // A key may stand once in a text that is parsed, so earlier layers lose it.
         kept.retain(|old| !parts.iter().any(|part| key(part) == key(old)));
         kept.extend(parts);
     }

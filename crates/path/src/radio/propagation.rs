@@ -34,6 +34,7 @@ pub fn bessel_j0(x: f64) -> f64 {
     }
     let quarter = -x * x / 4.0;
     // sum of (-x²/4)^k / k!²
+    // From the smallest term, by Horner's rule: no factorial that would overflow.
     (1..=60).rev().fold(1.0, |sum, k| 1.0 + sum * quarter / (f64::from(k) * f64::from(k)))
 }
 
@@ -135,6 +136,7 @@ impl Fading {
                 continue;
             }
             let (v, u) = (root * root * root, self.random.unit());
+            // The cheap test accepts nearly all draws, so that logarithms are rarely taken.
             let squeezed = u < 1.0 - 0.0331 * x * x * x * x;
             if squeezed || ln(u) < x * x / 2.0 + d * (1.0 - v + ln(v)) {
                 return 2.0 * d * v;

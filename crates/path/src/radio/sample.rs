@@ -101,6 +101,7 @@ impl DriveSummary {
             return None;
         }
         cells.sort_unstable();
+        // Cells that came back count once: `cells` are different ones.
         cells.dedup();
         let (mut handovers, mut failures) = (0, 0);
         for event in events {

@@ -20,6 +20,7 @@ pub fn capacity_bins(schedule: &mut dyn Schedule, bin: Span, end: Time) -> Vec<u
     let bin = if bin == 0 { end.max(1) } else { bin };
     let mut bins = vec![0; end.div_ceil(bin).min(MAX_BINS) as usize];
     while let Some(at) = schedule.peek().map(Time::as_nanos).filter(|at| *at <= end) {
+        // Less one: an opportunity at the very end of a bin ends in it.
         let index = at.saturating_sub(1) / bin;
         let Some(bytes) = bins.get_mut(index as usize) else { break };
         *bytes += u64::from(OPPORTUNITY_BYTES);

@@ -153,12 +153,14 @@ impl Schedule for CellReplaySchedule {
             light.next += left.partition_point(|offset| light.activated + *offset <= now);
             self.leave_used_train(now);
         }
+        // Before the first packet and after a train the link offers its heavy trace.
         if self.light.is_none() {
             self.heavy.skip_through(now);
         }
     }
 
     fn on_backlog(&mut self, now: Time, bytes: u64) {
+        // Asked before `busy_at` moves: it is the pause up to this packet that counts.
         let inactive = self.busy_at.is_none_or(|busy| now - busy >= self.link.gap);
         if bytes > 0 && inactive {
             self.activate(now);

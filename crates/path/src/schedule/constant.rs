@@ -49,6 +49,7 @@ impl Constant {
     /// The time of the opportunity behind `next`, and what rounding takes from it.
     fn following(&self, next: Time) -> (Option<u64>, u64) {
         let (nanos, rest) = self.interval;
+        // The sum of both rests may pass 64 bits, so it is compared by a difference.
         let (carry, rest) = match self.rest.checked_sub(self.rate.as_bps() - rest) {
             Some(rest) => (1, rest),
             None => (0, self.rest + rest),
@@ -86,6 +87,7 @@ impl Schedule for Constant {
                 return;
             }
         }
+        // After a long pause the number is computed: steps would take as long as the pause.
         let passed = u128::from(now.as_nanos()) * u128::from(self.rate.as_bps())
             / u128::from(PACKET_BITS_NANOS);
         self.seek(self.number.max(u64::try_from(passed).unwrap_or(u64::MAX)));

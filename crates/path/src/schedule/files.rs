@@ -116,6 +116,7 @@ impl<'a> TraceFiles<'a> {
     pub fn bytes(&mut self, name: &str, most: u64) -> Result<Vec<u8>, PathError> {
         let problem = |problem: String| TraceError::Unreadable { name: name.to_owned(), problem };
         let mut bytes = Vec::new();
+        // One more than allowed is read, to tell a file that is just as long from a longer one.
         let read = self.reader(name)?.take(most + 1).read_to_end(&mut bytes);
         read.map_err(|error| problem(error.to_string()))?;
         if bytes.len() as u64 > most {

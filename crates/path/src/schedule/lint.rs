@@ -106,7 +106,9 @@ fn finding(severity: Severity, check: Check, at: u32, text: String) -> Option<Fi
 }
 
 fn outage(trace: &Trace) -> Option<Finding> {
+    // The gap in front of the first opportunity is checked by `start`.
     let gaps = trace.millis().windows(2).map(|pair| (pair[1] - pair[0], pair[0]));
+    // Of several as long, the first.
     let (gap, at) = gaps.max_by_key(|(gap, at)| (*gap, std::cmp::Reverse(*at)))?;
     let severity = match gap {
         OUTAGE_WARNED.. => Severity::Warning,
@@ -177,6 +179,7 @@ fn period(trace: &Trace) -> Option<Finding> {
     // The period is the last timestamp: a lone one far behind the others only marks the end.
     let last_gap = period - laps[laps.len().saturating_sub(2)];
     let mean_gap = period / u32::try_from(laps.len()).unwrap_or(u32::MAX);
+    // On a slow link a gap of a second is nothing unusual.
     if last_gap < OUTAGE_NOTED || last_gap / 20 < mean_gap {
         return None;
     }
@@ -190,6 +193,7 @@ fn period(trace: &Trace) -> Option<Finding> {
 
 fn resolution(trace: &Trace) -> Option<Finding> {
     let step = trace.millis().iter().fold(0, |step, at| greatest_divisor(step, *at));
+    // Few timestamps may have a common divisor by chance.
     if step < 2 || trace.millis().len() < 100 {
         return None;
     }

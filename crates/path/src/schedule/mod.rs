@@ -144,6 +144,7 @@ impl TraceSpec {
     pub fn parse(text: &str, files: &mut TraceFiles<'_>) -> Result<Self, PathError> {
         let text = text.trim();
         let kind = match generated(text, files) {
+            // A generator's name wins over a file of that name.
             Some(kind) => kind?,
             None => TraceKind::Recorded(files.trace(text).map_err(|error| hinted(error, text))?),
         };
@@ -316,6 +317,7 @@ fn generated(text: &str, files: &mut TraceFiles<'_>) -> Option<Result<TraceKind,
     if let Some(profile) = profile::builtin(text) {
         return Some(Ok(TraceKind::LinkProfile(Arc::new(profile))));
     }
+    // Without a colon the rest is a file, even if a generator is called so.
     text.split_once(':')?;
     let split = split_name(text);
     Some(match split.name {

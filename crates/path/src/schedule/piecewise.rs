@@ -29,6 +29,7 @@ impl Piecewise {
     /// From time zero, with the draws of `random`.
     pub fn new(steps: &Steps<Rate>, random: &mut Random) -> Self {
         let walk = steps.walk(random);
+        // Only what whole packets leave over matters for the time of the next one.
         let lap_bits = walk.lap_sum(|rate, length| bits(rate, length.as_nanos())) % PACKET;
         let mut schedule = Self { walk, carry: 0, passed: 0, next: None, lap_bits };
         schedule.find_next();

@@ -60,6 +60,7 @@ fn read_steps<T: Level>(
 fn rows_to_steps<T: Level>(rows: &[(u32, T)]) -> impl Iterator<Item = (T, Span)> {
     let last_length = rows[rows.len() - 1].0 - rows[rows.len() - 2].0;
     rows.iter().enumerate().map(move |(index, (at, value))| {
+        // The first value holds before its time, too (see `DelaySpec`).
         let start = if index == 0 { 0 } else { *at };
         let length = rows.get(index + 1).map_or(last_length, |(next, _)| next - start);
         (*value, Span::from_millis(u64::from(length)))

@@ -64,6 +64,7 @@ impl Trace {
         let mut sender_bound = false;
         LineReader::new(name).read(reader, |line, text| {
             if text.first() == Some(&b'#') {
+                // The one comment that means something: the file says how it was recorded.
                 sender_bound |= text == SENDER_BOUND.as_bytes();
                 return Ok(());
             }
@@ -71,6 +72,7 @@ impl Trace {
             if at < last {
                 return Err(TraceError::line(name, line, decreases(last, at)));
             }
+            // Before the push, so that a file without an end is refused and not held.
             if millis.len() == limit {
                 return Err(TraceError::TooLong { name: name.to_owned(), limit });
             }
