@@ -4,7 +4,7 @@ page that has them; the text around it is written by hand.
 
     python3 evaluation/regenerate.py path/to/cellpace [PART...]
 
-Parts: papers, quic (real time of evaluation/quic.json), requests (real time of evaluation/small_requests.json), readme, reading (docs/reading-results.md), originals, profiles, mdi, pace,
+Parts: papers, attacks, quic (real time of evaluation/quic.json), requests (real time of evaluation/small_requests.json), readme, reading (docs/reading-results.md), originals, profiles, mdi, pace,
 parity, alcc, servers and many_flows (the last four of evaluation/parity.json, alcc.json, servers.json and
 many_flows.json, which real time has filled). Without one, all.
 
@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 import above_tcp
+import attacks
 import kernel_cost
 import many_flows
 import mdi_evaluation
@@ -67,6 +68,7 @@ PARTS = {
     "papers": (papers.tables, bool(TRACES)),
     "pace": (pace.tables, True),
     "requests": (small_requests.tables, bool(TRACES)),
+    "attacks": (attacks.tables, True),
 }
 
 

@@ -41,6 +41,7 @@
 mod address;
 mod arguments;
 mod attach;
+mod attack;
 mod catalogue;
 mod cc;
 mod compare;
@@ -108,6 +109,8 @@ enum Command {
     Sim(sim::SimArgs),
     /// Run a plan: traces x controllers x parameters x seeds, into Parquet files, and go on where it stopped
     Sweep(sweep::SweepArgs),
+    /// Search the path on which a controller does worst, and write it as a scenario
+    Attack(attack::AttackArgs),
     /// Make one page of results that commands wrote with --json
     Report(report::ReportArgs),
     /// List, show, check, convert, generate and fit traces
@@ -176,6 +179,7 @@ fn run_command(command: Command) -> Result<ExitCode, error::CommandError> {
         Command::Compare(args) => compare::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Sweep(args) => sweep::run(&args),
+        Command::Attack(args) => attack::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Trace(command) => trace::run(&command),
         Command::Mdi(command) => mdi::run(&command),

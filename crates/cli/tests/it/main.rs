@@ -7,6 +7,7 @@
 mod above_tcp;
 #[cfg(target_os = "linux")]
 mod attach;
+mod attack;
 mod bad_input;
 mod cc;
 mod compare;

@@ -124,3 +124,20 @@ fn a_disk_that_is_full_ends_the_sweep_and_loses_nothing() {
     folder.good("sweep plan.toml --out whole");
     assert!(folder.contents("plan") == folder.contents("whole"));
 }
+
+#[test]
+fn the_arena_has_sixty_conditions_of_which_each_runs() {
+    let plan =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/plans/arena.toml");
+    let text = std::fs::read_to_string(plan).unwrap();
+    let folder = Folder::with("arena.toml", &text);
+    let said = folder.good("sweep arena.toml --dry-run");
+    let runs: u32 = said.split_whitespace().next().unwrap().parse().unwrap();
+    assert_eq!((runs / 60, runs % 60), (17, 0), "{said}");
+    // Two controllers, one of which a row adds, and a second of each condition.
+    let (start, end) = (text.find("cc = [").unwrap(), text.find("]\n").unwrap() + 2);
+    let part = format!("{}cc = [\"copa\", \"fixed\"]\n{}", &text[..start], &text[end..]);
+    let part = part.replace("\"30s\"", "\"1s\"").replace("\"5s\"", "\"100ms\"");
+    folder.write("part.toml", part);
+    assert_eq!(folder.good("sweep part.toml"), "120 runs in 1 file: part/part-*.parquet\n");
+}
