@@ -119,6 +119,7 @@ const INSPECTED_VALUES: u64 = 12;
 pub(crate) fn series_values(scenario: &Scenario, bin: Span) -> u64 {
     let bins = scenario.duration.as_nanos().div_ceil(bin.as_nanos().max(1));
     let flows = scenario.flows.len() as u64;
+    // Internal values are kept for a lone flow only (see the simulator's sampler).
     let inspected = if flows == 1 { INSPECTED_VALUES } else { 0 };
     bins.saturating_mul(5 * flows + 4 + inspected)
 }
@@ -138,6 +139,7 @@ impl Batch {
         trace: &str,
         seeds: impl ExactSizeIterator<Item = u64>,
     ) -> Result<Self, LabError> {
+        // Before the list is made: a range of seeds may be any length.
         check_number(seeds.len() as u64, scenario.flows.len() as u64)?;
         StackSpec::Builtin.check(&scenario)?;
         let scenario = Arc::new(scenario);

@@ -129,6 +129,7 @@ impl Experiment {
         for trace in &self.traces {
             for (stack, cc) in &senders {
                 let scenario = Arc::new(self.scenario(trace, cc, count)?);
+                // Before anything runs, so that a mistake does not show after an hour.
                 stack.check(&scenario)?;
                 runs.extend(self.seeds.iter().map(|seed| PlannedRun {
                     cc: stack.run_name(&cc.to_string()),

@@ -82,6 +82,7 @@ impl StackSpec {
         if self.has_controller()
             && let Some(outcome) = &mut outcome
         {
+            // The scenario's controller stood for one that it does not know.
             outcome.figures.per_flow.iter_mut().for_each(|flow| flow.cc = self.to_string());
         }
         Ok(outcome)
@@ -94,6 +95,7 @@ impl StackSpec {
         if is_builtin {
             return Ok(());
         }
+        // Built and dropped: what a library refuses shows only when its ends are made.
         self.simulation(scenario).map(|_| ())
     }
 

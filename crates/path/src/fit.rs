@@ -200,6 +200,8 @@ impl FittedService {
                 if served >= ENOUGH_MS || to - from == windows {
                     return (sums[to].0 - sums[from].0) as f64 / served.max(1) as f64;
                 }
+                // Around an outage there is little service: the window grows until a rate can be
+                // seen.
                 reach *= 2;
             }
         };
@@ -481,6 +483,7 @@ fn fit_memory(profile: &mut LinkProfile, correlation: &[f64; LAGS.len()]) {
 /// Non-negative weights of `columns` whose sum is nearest to `target`, and the squared error, by
 /// descent along one coordinate after the other. The first entry (lag 0) counts a hundredfold.
 fn non_negative_least_squares(columns: &[Vec<f64>], target: &[f64]) -> (Vec<f64>, f64) {
+    // The weights have to add up to 1, which lag 0 says.
     let importance = |row: usize| if row == 0 { 100.0 } else { 1.0 };
     let dot = |a: &[f64], b: &[f64]| -> f64 {
         a.iter().zip(b).enumerate().map(|(row, (x, y))| importance(row) * x * y).sum()

@@ -112,6 +112,7 @@ impl Jitter {
             self.deliver(record.packet.departed_at, fates);
             if record.fate == Fate::Delivered {
                 record.packet.departed_at = self.release_of(record.packet.departed_at);
+                // Only what was delivered can be late: drops are known at once.
                 self.late.push_back(record);
             } else {
                 fates.push(record);

@@ -190,6 +190,7 @@ impl Channel {
     /// What TTI number `tti` has in bytes; those before it are gone.
     fn take(&mut self, tti: u64) -> f64 {
         let gone = tti.saturating_sub(self.first);
+        // TTIs in which no packet waited: what they had is gone with them.
         self.bytes.drain(..self.bytes.len().min(gone as usize));
         self.first = tti;
         if gone > SPREAD {
@@ -227,6 +228,7 @@ impl Channel {
         let at = at.max(1);
         let ended = self.interruptions.partition_point(|end| *end <= at);
         let resumed = ended.checked_sub(1).map_or(0, |last| self.interruptions[last]);
+        // The latest of: the opportunity before, the end of an interruption, the longest spread.
         let from = self.last.max(resumed).max(at.saturating_sub(SPREAD * self.tti)).min(at - 1);
         self.last = at;
         for tti in from / self.tti..=(at - 1) / self.tti {
@@ -331,6 +333,7 @@ impl RadioCell {
         let (tti, weight) = (self.next_tti, self.weight());
         for user in &mut self.users {
             user.bytes = user.channel.take(tti);
+            // All users, also those without data: their share of the past fades, too.
             user.served *= 1.0 - weight;
         }
         // What one leaves of the TTI the next in turn has.
@@ -367,6 +370,7 @@ impl RadioCell {
                 // Proportional fairness: r / T, and first a user that was never served.
                 Scheduler::ProportionalFair { .. } => user.bytes / user.served.max(1e-9),
             };
+            // Strictly more, so that ties go to the one whose turn comes first.
             if best.is_none_or(|(_, other)| merit > other) {
                 best = Some((index, merit));
             }

@@ -55,6 +55,7 @@ impl ProxySpec {
     /// Packets that it has room for, at least one; `u64::MAX`: any number.
     pub(crate) fn room(&self) -> u64 {
         let packet = u64::from(OPPORTUNITY_BYTES);
+        // At least one, or a connection through the proxy would never begin.
         self.buffer.map_or(u64::MAX, |buffer| (buffer.bytes(packet) / packet).max(1))
     }
 }
@@ -72,6 +73,7 @@ impl ChainSpec {
             let place = names.iter().position(|link| *link == name);
             places.push(place.ok_or_else(|| format!("there is no [path.{name}]"))?);
         }
+        // A flow cannot skip a link: data leaves each link into the next one.
         if places.windows(2).any(|pair| pair[1] != pair[0] + 1) {
             return Err(format!("`{}` are not one behind the other", path.join("`, `")));
         }

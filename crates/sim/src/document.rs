@@ -243,6 +243,7 @@ impl Scenario {
         scenario.seed = document.seed.unwrap_or(scenario.seed);
         // What else is wrong is said first, of a scenario over any trace.
         let trace = scenario.link.down.trace.clone();
+        // A missing trace would otherwise hide every other mistake in the scenario.
         scenario.link.down.trace.get_or_insert_default();
         let mut checked = scenario.check();
         scenario.link.down.trace = trace;
@@ -393,6 +394,7 @@ impl TomlText<'_> {
             let flow = self.flow(table, files)?;
             let count = table.get_ref().count.as_ref();
             let copies = count.map_or(1, |count| *count.get_ref());
+            // Checked before the copies are made: `count` may be any number.
             let room = (MAX_FLOWS - flows.len()) as u64;
             if copies == 0 || copies > room {
                 let span = count.map_or_else(|| table.span(), Spanned::span);
@@ -582,6 +584,7 @@ impl TomlText<'_> {
         let (mut handovers, mut plans) = (Vec::new(), Vec::new());
         for table in tables {
             let plan = self.handover_plan(table)?;
+            // Only fixed ones can be checked for their order while they are read.
             let (Some(at), Some(fixed)) = (&table.get_ref().at, plan.as_fixed()) else {
                 plans.push(plan);
                 continue;

@@ -124,6 +124,7 @@ pub(crate) enum Admission {
 impl HostShare {
     /// Whether `bytes` of a flow over UDP, which has no connection to ask, enter.
     pub(crate) fn admit_plain(&mut self, bytes: u64) -> bool {
+        // Only the socket's buffer refuses traffic without a connection; small queues are TCP's.
         let HostLimit::Packets(most) = self.limit else { return true };
         if self.packets >= most {
             self.refused += 1;

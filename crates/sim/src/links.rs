@@ -194,11 +194,13 @@ fn in_series(
         down.push(to);
         up.push(from);
     }
+    // The RTT here only sizes queues in BDP: it is that of the connections that cross the link.
     let mut last = PathSpec { rtt: last_rtt.into(), ..forward_spec(scenario, delays) };
     if chain.proxy.is_none() {
         last.send_jitter = jitter_at(down.len());
     }
     down.push(last_down(scenario, &last)?);
+    // The same seed as down: both directions draw the same delays at the same times.
     up.push(reverse_spec(scenario, delays).build_reverse(scenario.seed)?);
     Ok((down, up))
 }

@@ -57,6 +57,7 @@ impl PathText {
                 field.read(&mut scenario.link, text, files)?;
             }
         }
+        // After the traces are read: it shifts each of them.
         scenario.start_traces_at(self.start()?);
         if let Some(text) = self.texts("send_jitter").first() {
             scenario.send_jitter = FieldError::of("send_jitter", text.parse())?;
@@ -84,6 +85,7 @@ impl PathText {
     pub fn options(&self) -> Vec<String> {
         let of_field = |field: &'static PathField| {
             let texts = self.texts(field.name).iter();
+            // A command line that says only what is unusual can be read.
             let unusual = texts.filter(|text| Some(text.as_str()) != field.default);
             unusual.flat_map(|text| [format!("--{}", field.option()), text.clone()])
         };

@@ -102,6 +102,7 @@ impl Relay {
     /// The piece that leaves over the radio leg, if it does so for the first time.
     pub(crate) fn leaves(&mut self, piece: u64) -> Option<HeldPiece> {
         let index = piece.checked_sub(self.released)? as usize;
+        // A retransmission: its time in the proxy was counted when it first left.
         if index < self.left {
             return None;
         }

@@ -209,6 +209,8 @@ impl Scenario {
             handovers.sort_by_key(|handover| handover.at);
             let mut over = Time::ZERO;
             handovers.retain(|handover| {
+                // The earlier one stays: the path is interrupted already when the later one would
+                // begin.
                 let is_free = handover.at >= over;
                 over = if is_free { handover.end() } else { over };
                 is_free
@@ -227,6 +229,7 @@ impl Scenario {
         if self.flows.is_empty() {
             return invalid("there is no flow to simulate".into());
         }
+        // First: what follows compares with the end of the run.
         self.check_times()?;
         if self.link.down.trace.is_none() {
             let example = "trace = \"lte-driving\" or trace = \"constant:12mbit\"";
@@ -280,6 +283,7 @@ impl Scenario {
             return wrong("duration", why);
         }
         let values = duration.as_nanos().div_ceil(bin.as_nanos())
+            // Refused before the run: series grow with its length, whatever happens in it.
             * (self.flows.len() as u64 + SERIES_OF_THE_RUN);
         if values > MAX_VALUES {
             return wrong(
@@ -414,9 +418,11 @@ impl Scenario {
     /// Refuses flows whose RTT is below that of the path, where it cannot be a part of it.
     fn check_rtts(&self) -> Result<(), String> {
         for (index, flow) in self.flows.iter().enumerate() {
+            // Flows without one have that of their path, which is never too short for it.
             let Some(rtt) = flow.rtt else { continue };
             let least = match &self.chain {
                 Some(chain) => chain.rtt_of(chain.route(&flow.path)?, self.link.rtt()),
+                // Then the path takes the smallest RTT of all, and none lies below it.
                 None if self.has_one_rtt() => continue,
                 None => self.link.rtt().mean(),
             };
@@ -447,6 +453,7 @@ impl Scenario {
     fn check_handovers(&self) -> Result<(), String> {
         let (trace, handovers) = (self.trace(), self.handovers());
         Handover::check_order(handovers)?;
+        // The radio layer draws its own by the position on the road: others would contradict it.
         if trace.has_handovers() && !handovers.is_empty() {
             return Err(format!("`{trace}` brings its own handovers: leave others out"));
         }

@@ -101,6 +101,7 @@ impl Simulation {
         let mut ends = Vec::new();
         for (index, flow) in (0..).zip(&scenario.flows) {
             let of_flow = build(index, flow)?;
+            // Without this the simulator's own sender would run under another stack's name.
             if let (None, Some(stack)) = (&of_flow, &flow.stack) {
                 let why = "is not the simulator's own sender, and this program has no other";
                 let text = format!("flow {}: stack: `{stack}` {why}", index + 1);

@@ -121,6 +121,7 @@ impl Transfers {
     pub(crate) fn stop(&mut self) {
         self.next_start = None;
         self.active.retain(|transfer| {
+            // Transfers that have data go on until it has arrived or the run ends.
             let is_before_data = matches!(
                 transfer.phase,
                 TransferPhase::Opening { .. } | TransferPhase::Answering(_)
@@ -282,6 +283,7 @@ impl Transfers {
             self.legs.push(active.leg(awaited));
             return;
         }
+        // A copy, or one that was given up for lost and came late.
         if leg.place != awaited {
             return;
         }

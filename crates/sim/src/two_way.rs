@@ -87,6 +87,7 @@ impl FlowEnds for TwoWayFlow {
                 continue;
             }
             if now >= self.stop {
+                // Both ends stop by the clock: what is in flight still arrives, unanswered.
                 own.wakes_at = Time::MAX;
                 continue;
             }
@@ -161,6 +162,7 @@ impl LoopEnd {
             wire: packet.tag,
             ecn: packet.ecn,
         });
+        // Only news wakes an end (see the module): packets in between carry the same forecast.
         if report.is_none() || report == self.last_report {
             return;
         }

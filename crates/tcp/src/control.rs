@@ -82,6 +82,7 @@ impl FlowControl {
         owner: SocketOwner,
         local: impl FnOnce() -> io::Result<OwnedFd>,
     ) -> Result<FlowHandle, TcpError> {
+        // A seed for each flow, so that flows that draw do not do the same at the same time.
         let (cc, seed) = (&self.options.cc, self.options.seed.wrapping_add(flow.number));
         let refused = |error: TcpError| PlacementReason::Refused(error.to_string().into());
         let placement = self.options.drivers.place(program, |driver| {

@@ -80,6 +80,8 @@ impl<K> DriverChoice<K> {
                 Err(reason) => return Placement::Plain(reason),
             },
             Self::KernelOrGate(driver, gate) => {
+                // An option that only the gate has decides for the gate: it would be ignored in the
+                // kernel.
                 let option = gate.given_option().map(PlacementReason::GateOption);
                 match option.map_or_else(|| ask(driver), Err) {
                     Ok(taken) => return Placement::Kernel(taken),
@@ -89,6 +91,7 @@ impl<K> DriverChoice<K> {
             Self::Relay(driver, reason) => (driver.clone(), reason.clone()),
         };
         match program {
+            // A relay would need the program to use another descriptor than it already does.
             ProgramSocket::Tcp => Placement::Plain(reason.unwrap_or(PlacementReason::InUse)),
             ProgramSocket::Undecided | ProgramSocket::Local => Placement::Relay(relay, reason),
         }

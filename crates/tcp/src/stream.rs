@@ -67,6 +67,7 @@ impl AlccStream {
     /// closed all the same.
     pub fn shutdown(self, timeout: Duration) -> Result<(), TcpError> {
         let Self { local, flow } = self;
+        // Closing our end is what ends the stream, so that the wait below can end.
         drop(local);
         match flow.wait(timeout) {
             Some(FlowOutcome::Finished) => Ok(()),

@@ -12,6 +12,7 @@ pub(crate) fn spawn(
     name: &str,
     run: impl FnOnce() + Send + 'static,
 ) -> io::Result<std::thread::JoinHandle<()>> {
+    // Set before the thread starts, which inherits it: no signal can come in between.
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
     let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
         let _ = nix::sys::prctl::set_timerslack(1);

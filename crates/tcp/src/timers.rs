@@ -17,6 +17,7 @@ impl<K> Default for TimerQueue<K> {
 impl<K: Copy + Ord> TimerQueue<K> {
     /// Replaces the time `at` of the flow `key`; `None`: it does not want to be called.
     pub(crate) fn set(&mut self, key: K, at: &mut Option<Time>, new: Option<Time>) {
+        // Most turns leave the time as it is, which must not cost two walks through the tree.
         if *at == new {
             return;
         }

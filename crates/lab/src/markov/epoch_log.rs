@@ -137,6 +137,7 @@ impl EpochLog {
     /// The window in 1/65536 packets; what the controller answers now, as nothing has happened
     /// since the end of the epoch.
     fn window(&self) -> u32 {
+        // In 128 bits, as a controller without a window answers `u64::MAX`.
         let window = u128::from(self.inner.cwnd()) * u128::from(ONE_PACKET) / u128::from(self.mss);
         u32::try_from(window).unwrap_or(u32::MAX).max(ONE_PACKET)
     }

@@ -94,6 +94,7 @@ impl<'a> ModelFigures<'a> {
         let shares = self.stationary.shares.iter().copied().enumerate();
         let mut shares: Vec<(u32, f64)> =
             shares.map(|(state, share)| (state as u32, share)).collect();
+        // Ties by number, so that a list is the same each time.
         shares.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         shares.truncate(LISTED);
         shares

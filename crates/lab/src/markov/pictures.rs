@@ -55,6 +55,7 @@ impl ModelPictures<'_> {
         let above = |delay: &u32| self.states.delay_value(*delay) <= value;
         match self.states {
             States::Absolute(_) | States::Levels(_) => {
+                // These values are lower ends of ranges, and changes are middles.
                 (0..self.states.delays()).take_while(above).last().unwrap_or(0)
             }
             _ => {

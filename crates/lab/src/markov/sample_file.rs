@@ -83,14 +83,17 @@ impl OpenSampleFile {
         if self.has_failed {
             return;
         }
+        // Another flow wrote in between, or the chain before is over: a new chain begins.
         if self.last != Some(flow) {
             self.next += 1;
         }
         let mut text = Vec::new();
         let written = write_chain(&mut text, self.next - 1, self.users, chain)
+            // Whole rows in one call, so that a program that is killed leaves no torn one.
             .and_then(|()| self.file.write_all(&text));
         self.last = (!is_over).then_some(flow);
         if let Err(error) = written {
+            // Said once: on a full disk it would be said every ten seconds for each flow.
             self.has_failed = true;
             (self.on_error)(&format!("--mdi-samples: {error}; no more samples are written"));
         }

@@ -174,6 +174,7 @@ impl SweepFolder {
     /// # Errors
     /// When it cannot be written.
     pub fn write_unit(work: &Path, unit: &UnitTable) -> Result<PathBuf, LabError> {
+        // Names by cells: units of several machines that share the folder do not meet.
         let path = work.join(unit_name(unit.cells));
         let aside = Aside::create(&path).map_err(LabError::failed)?;
         unit.write(aside)
@@ -295,6 +296,7 @@ impl SweepFolder {
             }
             batches.push(batch);
         }
+        // A file was taken away or cannot be read: its cells are run again.
         if places.contains(&None) {
             self.done.insert(partition, places.iter().map(Option::is_some).collect());
             return Ok(());

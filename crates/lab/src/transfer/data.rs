@@ -321,6 +321,7 @@ impl DataSink {
             Self::Pipe { file, is_full } => {
                 *is_full = false;
                 let written = match is_writable(file, Timespec::default())? {
+                    // A pipe that is writable takes this much without waiting (pipe(7): PIPE_BUF).
                     true => file.write(&bytes[..bytes.len().min(PIPE_PIECE)]),
                     false => Err(io::ErrorKind::WouldBlock.into()),
                 };

@@ -364,6 +364,7 @@ impl QuicSession<'_, '_> {
         if let Some(factory) = factory {
             factory.install_noq(&mut transport);
             let mut discovery = MtuDiscoveryConfig::default();
+            // The option counts IP packets, and QUIC the payload of UDP.
             discovery.upper_bound(self.conditions.mtu.saturating_sub(HEADERS[0] as u16));
             transport.mtu_discovery_config(Some(discovery));
         }
@@ -468,6 +469,7 @@ impl QuicSession<'_, '_> {
                 return Ok(());
             }
         };
+        // Strangers in their handshake take no flow: only a peer that has shown its key does.
         *self.claims.entry(number).or_default() += 1;
         let notes = self.notes.0.clone();
         tokio::spawn(async move {

@@ -119,6 +119,8 @@ impl SegmentWriter {
     async fn next_stream(&mut self) -> Result<(), SegmentError> {
         // Waits until the peer allows another one: then those before the last `MAX_STREAMS` have arrived.
         let next = self.connection.open_uni().await.map_err(SegmentError::Open)?;
+        // Earlier streams first: the receiver reads in order, so that their losses hold everything
+        // up.
         let _ = next.set_priority(-self.opened);
         let mut full = std::mem::replace(&mut self.stream, next);
         let _ = full.finish();

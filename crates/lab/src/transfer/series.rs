@@ -85,6 +85,7 @@ impl SeriesRecorder {
         if points.last().map_or(self.began, |point| point.at) < last.at {
             points.push(last);
         }
+        // A document of a thousand flows must not be a thousand times as large.
         while points.len() * flows > MAX_BINS_IN_ALL && points.len() > 2 {
             points = every_second(&points);
         }

@@ -211,6 +211,7 @@ impl<'a> Transfer<'a> {
 
     /// Ends a bin of the series of each flow.
     fn close_bins(&mut self, now: Time) {
+        // Without an end there is no document, and bins would grow for ever.
         if now < self.next_bin || !self.ends {
             return;
         }
@@ -228,6 +229,7 @@ impl<'a> Transfer<'a> {
         let duration = self.duration?;
         let sending = self.flows.iter().filter(|(_, run)| run.is_sending());
         let began = sending.filter_map(|(_, run)| run.record.began);
+        // Each flow has its own duration from its own beginning; the first to end wakes the loop.
         began.min().map(|began| began + duration)
     }
 
@@ -368,6 +370,7 @@ impl<'a> Transfer<'a> {
             let Some(run) = self.flows.remove(number) else { continue };
             self.driver.endpoint.forget(run.id);
             self.any_failed |= run.record.error.is_some();
+            // From here on the last call counts, if no other flow comes.
             self.idle_since = now;
             self.show_end(number, &run);
             if self.ends {

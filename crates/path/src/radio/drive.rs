@@ -300,6 +300,7 @@ impl<'a> Road<'a> {
 
     /// Filters the measurements of RSRP (3GPP TS 36.331, section 5.5.3.2).
     fn measure(&mut self) {
+        // Without a filter (k = 0) each sample counts as it is.
         let due = self.now_ms.is_multiple_of(MEASUREMENT_MS) || self.params.filter_k == 0;
         let weight = filter_weight(self.params.filter_k);
         for cell in &mut self.cells {
@@ -482,6 +483,7 @@ impl Users {
     fn new(params: &RadioParams, random: Random) -> Self {
         let leave = STEP.as_secs_f64() / params.stay.as_secs_f64();
         let mut users = Self { number: 0, mean: params.users, leave, random };
+        // Drawn from the long run: a drive does not begin in an empty cell.
         users.meet_others();
         users
     }

@@ -270,6 +270,8 @@ impl TraceSpec {
                     .starting_at(self.start)
             }
             TraceKind::Radio(radio) => {
+                // Past its own length a drive goes on, so that a long run does not see the same
+                // cells again.
                 let length = radio.params().length.max(length + self.start);
                 let drive = Arc::new(Drive::generate(radio, seed, length));
                 Self { kind: TraceKind::Drive(drive), ..self.clone() }

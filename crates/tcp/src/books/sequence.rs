@@ -18,6 +18,7 @@ impl SequenceUnwrap {
     pub(crate) fn advance(&mut self, number: u32) -> Option<u64> {
         // offset = (A - S) mod 2^32, unwrapped
         let step = number.wrapping_sub(self.start).wrapping_sub(self.offset as u32);
+        // Half of the numbers are ahead and half behind, as in TCP (RFC 9293 section 3.4).
         if step == 0 || step > 1 << 31 {
             return None;
         }

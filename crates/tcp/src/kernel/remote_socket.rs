@@ -54,6 +54,7 @@ impl RemoteSocket {
 
     fn borrow(&self, cookie: u64) -> Result<OwnedFd, Errno> {
         let socket = pidfd_getfd(&self.process, self.descriptor, PidfdGetfdFlags::empty())?;
+        // The program may have closed it, and the number now be another socket's.
         if rustix::net::sockopt::socket_cookie(&socket)? != cookie {
             return Err(Errno::BADF);
         }

@@ -68,6 +68,7 @@ impl AckStamps {
                     return None;
                 }
                 let count = read_records(socket, &mut self.pending);
+                // Fewer than a batch: the queue was empty, and another call would only say so.
                 self.drained = count < BATCH;
                 if count == 0 {
                     self.drained = false;
@@ -149,6 +150,7 @@ fn parse_record(message: &libc::msghdr) -> Option<(u32, libc::timespec)> {
                 let error = unsafe { data.cast::<libc::sock_extended_err>().read_unaligned() };
                 let is_ack = error.ee_origin == libc::SO_EE_ORIGIN_TIMESTAMPING
                     && error.ee_info == TSTAMP_ACK;
+                // The queue also has real errors, which are no stamps.
                 id = is_ack.then_some(error.ee_data);
             }
             _ => {}

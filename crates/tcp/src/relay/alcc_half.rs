@@ -84,6 +84,7 @@ impl AlccHalf {
     }
 
     pub(crate) fn next_call(&mut self, now: Time) -> &[u8] {
+        // What is pending counts as sent: it goes to TCP whole before anything else is asked for.
         if self.taken == self.pending.len() {
             self.pending.clear();
             self.taken = 0;
@@ -116,6 +117,7 @@ impl AlccHalf {
 
     pub(crate) fn handle_input(&mut self, now: Time, bytes: &[u8]) -> Result<(), AlccError> {
         let taken = self.connection.handle_input(now, bytes)?;
+        // Kept for the gate, which goes on where a connection turns out to be plain.
         self.left.extend_from_slice(&bytes[taken..]);
         Ok(())
     }

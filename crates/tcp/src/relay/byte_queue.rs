@@ -87,6 +87,7 @@ impl ByteQueue {
         if self.tail + most <= self.buffer.len() {
             return true;
         }
+        // Moved to the front before it grows: usually the room is there already.
         self.buffer.copy_within(self.head..self.tail, 0);
         (self.head, self.tail) = (0, self.len());
         let missing = (self.tail + most).saturating_sub(self.buffer.len());

@@ -19,6 +19,7 @@ impl Readiness {
     pub(crate) const UNKNOWN: Self = Self { readable: true, writable: true };
 
     pub(crate) fn on_report(&mut self, report: SocketEvents) {
+        // The next call returns the error: it has to be made.
         let broken = report.error || report.hung_up;
         self.readable |= report.readable || broken;
         self.writable |= report.writable || broken;
@@ -85,6 +86,7 @@ impl LocalSocket {
         match recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT) {
             Ok((0, _)) => {
                 self.ended = true;
+                // An end may be half a close or all of it, which only the system can tell.
                 self.gone |= is_hung_up(&self.socket);
                 0
             }

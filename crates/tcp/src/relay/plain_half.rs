@@ -139,6 +139,7 @@ impl PlainHalf {
         // The turn may have begun some time ago, and what is acknowledged now have been sent since:
         // with an ack that is dated too early the path would look shorter than it is.
         let now = thread::now();
+        // Path MTU discovery may change the segment at any time.
         if info.mss != self.info.mss {
             self.books.resegment(u64::from(info.mss));
         }
@@ -148,6 +149,8 @@ impl PlainHalf {
         }
         self.books.on_acked(now, info.bytes_acked.saturating_sub(self.base));
         if info.sacked > 0 {
+            // Something is missing in front of what is selectively acknowledged, whatever TCP takes
+            // for lost.
             let holes = info.lost.max(1) as usize;
             self.books.on_sacked(now, holes, info.sacked as usize);
         }
@@ -230,6 +233,7 @@ impl PlainHalf {
         let given = local.give(&self.back);
         self.back.drain(..given);
         if self.back.is_empty() {
+            // Memory is given back: an application that read slowly once must not keep it.
             self.back = Vec::new();
         }
     }
