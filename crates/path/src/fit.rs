@@ -165,6 +165,7 @@ impl FittedService {
     fn new(millis: &[u32]) -> Self {
         let windows = (millis.last().copied().unwrap_or(0) / FINE_MS) as usize;
         let mut count = vec![0; windows];
+        // Whole windows only: one that the end of the trace cuts has no rate.
         let mut served = vec![FINE_MS; windows];
         for window in millis.iter().map(|ms| (ms / FINE_MS) as usize).filter(|w| *w < windows) {
             count[window] += 1;
@@ -532,6 +533,7 @@ fn fit_outages(profile: &mut LinkProfile, service: &FittedService, outages: &[Ou
     for ((rate, starts), served) in profile.outage_per_s.iter_mut().zip(starts).zip(served_s) {
         *rate = if served > 0.0 { starts / served } else { 0.0 };
     }
+    // Two gaps or more are a blackout (step 1).
     profile.blackout_share = runs.len() as f64 / (runs.len() + lone.len()).max(1) as f64;
     profile.outage_ms = quantiles(lone, f64::from(MAX_GAP_MS + 1));
     profile.blackout_gaps = quantiles(runs, 1.0);

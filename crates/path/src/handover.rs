@@ -272,6 +272,7 @@ impl fmt::Display for Handover {
 /// `schedule` without the opportunities that fall into an interruption, at the rates that the new
 /// paths offer.
 pub fn interrupted(schedule: Box<dyn Schedule>, handovers: &[Handover]) -> Box<dyn Schedule> {
+    // No wrapper where there is nothing to leave out: schedules are asked for each packet.
     if handovers.is_empty() {
         return schedule;
     }
@@ -358,6 +359,7 @@ impl Scaled {
             }
             // x0.6 lets three of five opportunities through, spread evenly: no draws, no bursts.
             self.carried_thousandths += self.rate.thousandths;
+            // Above x1 one opportunity becomes several at the same instant.
             self.left = self.carried_thousandths / 1000;
             self.carried_thousandths %= 1000;
             if self.left > 0 {

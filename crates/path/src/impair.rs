@@ -97,6 +97,7 @@ impl ImpairSpec {
                 let (share, held) = value.split_once('/').ok_or_else(form)?;
                 self.reorder = read_share(key, share)?;
                 self.held = parse_span(held).map_err(|source| quantity(key, source))?;
+                // 0 % with a time is the same as leaving the part out.
                 if self.reorder == 0.0 {
                     self.held = Span::ZERO;
                 } else if self.held.is_zero() {
@@ -134,6 +135,7 @@ impl FromStr for ImpairSpec {
             let form = || PathError::Form { text: part.to_owned(), form: FORM };
             let (key, value) = part.split_once('=').ok_or_else(form)?;
             let key = key.trim();
+            // The second would silently replace the first.
             if seen.contains(&key) {
                 return Err(form());
             }
@@ -184,6 +186,7 @@ impl Impairments {
 
     /// Does to a codepoint what the path does.
     fn change_ecn(&mut self, record: &mut PacketRecord) {
+        // A packet without a codepoint has nothing that could be changed.
         if !record.packet.ecn.is_capable() {
             return;
         }

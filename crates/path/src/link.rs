@@ -151,6 +151,7 @@ impl Link {
     /// To be called after each change of the queue or the schedule.
     #[inline]
     fn look_ahead(&mut self) {
+        // An idle link has no deadline, or an endless schedule would wake its owner for ever.
         let next = if self.is_idle() { None } else { self.schedule.peek() };
         self.next = next.unwrap_or(Time::MAX);
     }
@@ -211,6 +212,7 @@ impl Link {
         while let Some((packet, _)) = self.in_service.take().or_else(|| self.begin(now)) {
             packets.push(packet);
         }
+        // The link is idle from now on, as a schedule that serves trains has to know.
         self.schedule.on_backlog(now, 0);
         self.look_ahead();
         packets

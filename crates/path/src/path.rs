@@ -32,6 +32,7 @@ impl PathSpec {
     /// # Errors
     /// When the trace cannot be built.
     pub fn build_reverse(&self, seed: u64) -> Result<Path, PathError> {
+        // Only the delays are shared: acks must not be lost whenever data is.
         self.build_seeded(reverse_seed(seed), seed)
     }
 
@@ -99,6 +100,7 @@ impl PathSpec {
         seed: u64,
         delay_seed: u64,
     ) -> Result<PathChange, PathError> {
+        // What waits at the link would have nowhere to go.
         if self.trace.is_none() && before.trace.is_some() {
             return Err(PathError::Form {
                 text: "unlimited".to_owned(),
@@ -126,6 +128,7 @@ impl PathSpec {
     }
 
     fn bottleneck(&self, seed: u64) -> Bottleneck {
+        // A trace's own delay is part of the RTT that a sender sees, and so of a BDP.
         let brought = self.trace.as_ref().and_then(TraceSpec::base_delay).map(DelaySpec::mean);
         let rate = self.trace.as_ref().map_or(Rate::from_bps(0), |trace| trace.mean_rate(seed));
         Bottleneck { rate, rtt: self.rtt.mean() + brought.unwrap_or(Span::ZERO) }

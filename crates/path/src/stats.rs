@@ -158,6 +158,7 @@ impl WindowCounts {
     fn variance(&self) -> f64 {
         let mean = self.mean();
         let square: f64 = self.filled.iter().map(|(_, count)| f64::from(*count).powi(2)).sum();
+        // Rounding may take a variance of zero a little below it.
         (ratio(square, self.total as f64) - mean * mean).max(0.0)
     }
 
@@ -231,6 +232,7 @@ impl BurstRuns {
                 size = 0;
             }
         }
+        // The last burst has no gap behind it, so the loop has not ended it.
         if !millis.is_empty() {
             bursts.sizes.push(size + 1);
         }

@@ -319,6 +319,7 @@ impl SimFlow {
             }
             FlowTraffic::OnOffFiles(onoff) if self.connections.is_empty() => {
                 let file = onoff.file(&mut self.random);
+                // The file is drawn all the same: both forms of the model have the same draws.
                 let timed = onoff.rate.map(|rate| now + rate.time_for(file).max(MIN_ON));
                 let file =
                     if timed.is_some() { PieceSource::endless() } else { PieceSource::file(file) };

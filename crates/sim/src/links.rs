@@ -109,6 +109,7 @@ impl Links {
         // Packets of one flow may be on several links at once, so each is found by its own number.
         let key = (packet.flow, packet.id);
         let before = match is_copy {
+            // The packet itself still follows, and takes the entry.
             true => self.carried.get(&key).copied(),
             false => self.carried.remove(&key),
         };
@@ -295,6 +296,7 @@ impl DelaySplit {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let general = scenario.link.rtt().mean();
         let own = scenario.flows.iter().filter_map(|flow| flow.rtt).min();
+        // On a chain a flow's own delay is counted against the links that it crosses (`own`).
         let own = own.filter(|_| scenario.chain.is_none());
         let one_rtt = scenario.has_one_rtt();
         // The path has the smallest RTT of all, and flows add what is theirs: no delay is below

@@ -95,6 +95,7 @@ impl PieceSource {
 
     /// Adds a transfer of `bytes`, without headers. Returns the number behind its last piece.
     pub(crate) fn append_transfer(&mut self, bytes: u64) -> u64 {
+        // An empty transfer still has a packet, by whose arrival it is complete.
         let pieces = bytes.div_ceil(PAYLOAD_BYTES).max(1);
         let last = bytes - (pieces - 1) * PAYLOAD_BYTES;
         self.append(pieces, last + PACKET_BYTES - PAYLOAD_BYTES);

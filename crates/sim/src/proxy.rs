@@ -180,6 +180,8 @@ impl SplitProxy {
             let generation = connection.generation;
             let mut known = self.probes.iter();
             if !known.any(|probe| probe.flow == flow && probe.generation == generation) {
+                // The first probe after one timeout, as the persist timer has it (RFC 9293 section
+                // 3.8.6.1).
                 let wait = connection.rto();
                 self.probes.push(WindowProbe { flow, generation, at: now + wait, wait: wait * 2 });
             }

@@ -33,6 +33,7 @@ impl SeriesSampler {
     const PROFILES: u64 = 6;
 
     pub(crate) fn new(bin: Span, end: Time, flows: usize) -> Self {
+        // A window for each flow and bin would be most of the memory of such a run.
         let shown = if flows > MANY_FLOWS { 0 } else { flows };
         let profile_every = (end - Time::ZERO) / (Self::PROFILES + 1);
         Self {
@@ -94,6 +95,7 @@ impl SeriesSampler {
             });
         });
         for series in &mut self.inspected {
+            // A value that was not shown in this bin keeps its place in time.
             series.values.resize(bins, f32::NAN);
         }
     }

@@ -201,6 +201,7 @@ impl Transfers {
             _ => None,
         };
         let size = self.spec.sizes.draw(index, &mut self.random);
+        // A connection that is kept was opened by an earlier transfer.
         let legs = self.opening_legs(self.spec.handshake && !(self.spec.keep && is_connected));
         let phase = if legs.is_empty() {
             TransferPhase::Answering(now)

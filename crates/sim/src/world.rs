@@ -698,6 +698,8 @@ fn flows(scenario: &Scenario, routes: &[LinkRoute], delays: &DelaySplit) -> Vec<
         let way = (*route, delays.own(scenario, spec, *route));
         let host = scenario.bottleneck.host().map(|host| host.share(spec.cc.as_ref()));
         let transfers = seeded(1_000_000 + u64::from(index));
+        // Streams by the flow's number: another flow at the end of the list changes no draw of
+        // these.
         let random = seeded(1000 + u64::from(index));
         SimFlow::new(index, spec.clone(), ends, way, host, random, transfers)
     };

@@ -18,6 +18,8 @@ impl Normal {
         loop {
             let (u, v) = (2.0 * random.unit() - 1.0, 2.0 * random.unit() - 1.0);
             let s = u * u + v * v;
+            // Outside of the circle the pair would not be uniform in direction; at 0 there is no
+            // logarithm.
             if s > 0.0 && s < 1.0 {
                 let factor = (-2.0 * ln(s) / s).sqrt();
                 self.spare = Some(v * factor);

@@ -28,6 +28,7 @@ impl Queue for DropHead {
             drops.push((packet, DropReason::Overflow));
             return;
         }
+        // One large packet may need the room of several small ones.
         while !self.limit.has_room(&self.fifo, packet.size) {
             let Some(oldest) = self.fifo.pop() else { break };
             drops.push((oldest, DropReason::Overflow));

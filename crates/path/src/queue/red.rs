@@ -243,6 +243,7 @@ impl ServiceTime {
         // A gap after an idle time says when a packet came, not how long one takes.
         if !self.idle {
             let gap = (now - self.last_dequeue).as_nanos() as f64;
+            // Gaps of a busy link are what its packets take, whatever its trace does.
             self.measured_ns += Self::WEIGHT * (gap - self.measured_ns);
         }
         self.last_dequeue = now;

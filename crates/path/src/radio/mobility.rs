@@ -38,6 +38,8 @@ impl EventA3 {
         let mut reported: Option<(i64, u64)> = None;
         for (cell, _) in neighbours.filter(|(_, rsrp)| *rsrp >= serving + self.hysteresis) {
             let known = self.better.iter().find(|(known, _)| *known == cell);
+            // A neighbour that was worse in between is not in the list, so that its time starts
+            // anew.
             let since = known.map_or(now_ms, |(_, since)| *since);
             better.push((cell, since));
             let at = (since + self.time_to_trigger_ms).max(now_ms);

@@ -65,6 +65,7 @@ impl Shadow {
 
     /// Moves by a step over which the correlation is `rho`.
     pub fn advance(&mut self, rho: f64) {
+        // The weights keep the variance at 1, so that the deviation is the caller's factor alone.
         let innovation = self.normal.draw(&mut self.random);
         self.value = rho * self.value + (1.0 - rho * rho).sqrt() * innovation;
     }
@@ -100,6 +101,7 @@ impl Fading {
         if branches > 0 {
             fading.advance();
         }
+        // The first step had a correlation of 0: a draw from the long run.
         Self { rho, ..fading }
     }
 

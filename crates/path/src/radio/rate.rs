@@ -67,6 +67,7 @@ impl CqiTable {
 
     /// Whether a block with `cqi` gets through at `sinr` (a ratio).
     pub fn suffices(&self, sinr: f64, cqi: u8) -> bool {
+        // A block gets through where its own CQI would have been reported at the SINR that it met.
         self.cqi(sinr) >= cqi
     }
 }

@@ -49,6 +49,7 @@ impl<'a> LineReader<'a> {
             }
             let mut rest = chunk;
             while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                // A line that lies whole in the chunk is not copied: nearly all do.
                 if carry.is_empty() {
                     self.line(&rest[..end], &mut take)?;
                 } else {
@@ -58,6 +59,8 @@ impl<'a> LineReader<'a> {
                 }
                 rest = &rest[end + 1..];
             }
+            // Checked for its length as it grows: a stream without line ends must not fill the
+            // memory.
             self.append(&mut carry, rest)?;
             let length = chunk.len();
             reader.consume(length);
@@ -86,6 +89,8 @@ impl<'a> LineReader<'a> {
         let marked = (self.line == 1).then(|| text.strip_prefix(b"\xef\xbb\xbf")).flatten();
         let text = marked.unwrap_or(text).trim_ascii();
         if text.is_empty() {
+            // Only known to be a mistake once another line follows: editors add empty ones at the
+            // end.
             self.empty_from.get_or_insert(self.line);
             return Ok(());
         }

@@ -13,6 +13,7 @@ pub(super) struct Shifted {
 impl Shifted {
     /// `whole` with its opportunities up to and including `start` gone; `start` is time zero.
     pub(super) fn boxed(mut whole: Box<dyn Schedule>, start: Span) -> Box<dyn Schedule> {
+        // An opportunity at time zero could serve nothing: no packet has come by then.
         whole.skip_through(Time::ZERO + start);
         Box::new(Self { whole, start })
     }
