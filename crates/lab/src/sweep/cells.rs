@@ -368,6 +368,7 @@ fn value(
     known: &mut HashMap<(&'static str, Alternative), Arc<PathValue>>,
     files: &mut PlanFiles,
 ) -> Result<Arc<PathValue>, LabError> {
+    // Paths share what they write alike: a trace is read once for a thousand paths.
     let key = (field, written);
     if let Some(value) = known.get(&key) {
         return Ok(Arc::clone(value));
@@ -386,6 +387,7 @@ fn value(
 fn swept_parameters(controllers: &[PlannedController]) -> Vec<SweptParameter> {
     let mut parameters: BTreeMap<&str, bool> = BTreeMap::new();
     for (key, value) in controllers.iter().flat_map(|controller| &controller.values) {
+        // A column of numbers only where each of its values is one.
         *parameters.entry(key).or_insert(true) &= parse_number(value).is_ok();
     }
     let parameter =
@@ -403,6 +405,7 @@ fn varying_fields(blocks: &[PathBlock]) -> Vec<&'static str> {
             match written {
                 Some(written) => seen.entry(field).or_default().extend(written.map(Some)),
                 None => {
+                    // Left out by one path and given by another: it varies, too.
                     seen.entry(field).or_default().insert(None);
                 }
             }

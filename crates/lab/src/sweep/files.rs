@@ -74,6 +74,7 @@ impl PlanFiles {
     }
 
     fn contents(&mut self, name: &str) -> io::Result<Arc<[u8]>> {
+        // Given files have no other source: a worker must not read its own machine's.
         if let Some(bytes) = self.files.get(name).and_then(|file| file.bytes.as_ref()) {
             return Ok(Arc::clone(bytes));
         }
@@ -84,6 +85,7 @@ impl PlanFiles {
             return Err(io::Error::other("a plan cannot read standard input: name a file"));
         }
         let mut bytes = Vec::new();
+        // Whole and uncompressed, as its hash is part of each cell's id.
         open_file(name)?.read_to_end(&mut bytes)?;
         let bytes: Arc<[u8]> = bytes.into();
         self.files.insert(name.to_owned(), SweepFile::of(&bytes, self.keeps));

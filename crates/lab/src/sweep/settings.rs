@@ -61,6 +61,8 @@ impl Setting {
     ) -> Result<Self, String> {
         let text = alternative.first().map_or("", String::as_str);
         if let Some(field) = PathField::find(field) {
+            // A link of its own, of which `set` copies this field alone: alternatives combine
+            // freely.
             let mut link = DuplexSpec::default();
             for text in alternative {
                 field.read(&mut link, text, files).map_err(|error| error.why)?;

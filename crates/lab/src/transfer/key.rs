@@ -143,6 +143,7 @@ pub fn read_private(path: &Path, most_bytes: u64) -> Result<Vec<u8>, String> {
 }
 
 fn parse(text: &[u8]) -> Result<[u8; SECRET_BYTES], String> {
+    // Editors and shells add a line end.
     let line = text.trim_ascii();
     if line.is_empty() {
         return Err("it is empty".to_owned());

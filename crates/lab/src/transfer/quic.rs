@@ -604,6 +604,7 @@ impl QuicSession<'_, '_> {
             Note::Connected(number, connection, control) => {
                 let Some(flow) = self.flows.get_mut(&number) else { return Ok(()) };
                 (flow.connection, flow.control) = (Some(connection), control);
+                // Only now: the time of the handshake is no time of the transfer.
                 flow.record.begin(now);
                 if self.next_line == Time::MAX {
                     self.next_line = now + INTERVAL;
@@ -1018,6 +1019,7 @@ impl FlowTask {
         if let Ok(mut stream) = connection.open_uni().await {
             let _ = stream.write_all(&hash).await;
             let _ = stream.finish();
+            // Closing at once would drop the hash that is still on its way (see `stored`).
             let _ = stream.stopped().await;
         }
         connection.close(StreamCloseCode::Stored.into(), &hash);
@@ -1027,6 +1029,7 @@ impl FlowTask {
 
 /// Reads a source piece by piece in a thread of its own, as pipes may block. An empty piece is the end.
 fn pieces(source: DataSource) -> mpsc::Receiver<Result<Vec<u8>, String>> {
+    // Bounded: a source that is faster than the path must not be read into memory.
     let (sender, receiver) = mpsc::channel(4);
     let mut source = source;
     let failed = sender.clone();
@@ -1040,6 +1043,7 @@ fn pieces(source: DataSource) -> mpsc::Receiver<Result<Vec<u8>, String>> {
                 }
                 Err(error) => Err(format!("cannot read: {error}")),
             };
+            // An error is the last thing that is said, as the end is.
             let is_over = read.as_ref().map_or(true, Vec::is_empty);
             if sender.blocking_send(read).is_err() || is_over {
                 return;

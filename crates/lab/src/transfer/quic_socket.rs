@@ -77,6 +77,7 @@ impl AsyncUdpSocket for WatchedSocket {
             }
             let error = match ready!(self.inner.poll_recv(context, buffers, metas)) {
                 Ok(count) => {
+                    // Something was received: the next shortage begins with a short pause again.
                     self.shortage.end();
                     return Poll::Ready(Ok(count));
                 }
@@ -86,6 +87,8 @@ impl AsyncUdpSocket for WatchedSocket {
             if error.kind() == ErrorKind::ConnectionReset || is_msg_size_err(&error) {
                 return Poll::Ready(Err(error));
             }
+            // Only a shortage passes by itself: any other error would come again at once, and for
+            // ever.
             let Some(pause) = self.shortage.pause(&error) else {
                 (self.report)(QuicSocketTrouble::Failed(copy(&error)));
                 return Poll::Ready(Err(error));

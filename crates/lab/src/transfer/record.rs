@@ -76,6 +76,7 @@ impl FlowRecord {
     pub(super) fn begin(&mut self, now: Time) {
         self.began = Some(now);
         self.interval_from = now;
+        // Bins count from the flow's beginning, however long its handshake took.
         self.series = SeriesRecorder::new(now);
     }
 
@@ -88,6 +89,7 @@ impl FlowRecord {
         if self.ended.is_some() {
             return;
         }
+        // The last interval is shorter than the others, and none where it would be empty.
         if self.began.is_some() && now > self.interval_from {
             self.close_interval(now, totals);
         }

@@ -415,6 +415,7 @@ impl<'a> Transfer<'a> {
     /// Ctrl-C: what has been sent is all, or the flows end as they are.
     fn stop(&mut self) {
         self.stopping = true;
+        // First: a peer that comes while flows end would keep the run going.
         self.driver.endpoint.stop_listening();
         let now = self.driver.now();
         for (_, run) in self.flows.iter_mut() {
@@ -423,6 +424,7 @@ impl<'a> Transfer<'a> {
                 run.cut(flow);
             } else {
                 flow.close(now, CloseCode::Stopped, "it was interrupted");
+                // Its file stays without a name: what has come is not all.
                 run.fail(now, flow, "interrupted".into());
             }
         }

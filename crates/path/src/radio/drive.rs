@@ -293,7 +293,7 @@ impl<'a> Road<'a> {
 
     /// SINR of the serving cell as a ratio, without fading.
     fn mean_sinr(&self) -> f64 {
-        // All cells interfere with each other, each by the share `load` of its power.
+        // All other cells send in the same band, each for the share `load` of the time.
         let others = self.cells.iter().filter(|cell| cell.number != self.serving);
         let interference: f64 = others.map(|cell| ratio(cell.power)).sum();
         ratio(self.power(self.serving)) / (self.noise_mw + self.params.load * interference)
