@@ -112,7 +112,7 @@ fn named(path: &Path, error: &io::Error) -> LabError {
 
 impl<W: Write> EventLog<W> {
     /// A log that goes to `out`: qlog if `path` ends in `.sqlog`, otherwise a JSON object a line.
-    /// `program` is who writes it, and `controllers` are those that it is about.
+    /// `program` is the writer's name, and `controllers` are those whose events it has.
     pub fn new(out: W, path: &Path, program: &str, controllers: &str) -> Self {
         let mut log = Self::headless(out, path);
         log.records = Self::header(path, program, controllers);

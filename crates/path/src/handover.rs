@@ -34,7 +34,7 @@ pub struct Handover {
     /// `Some`: what waits at the begin reaches the new path's queue this long after the
     /// interruption, behind all that came directly meanwhile. `None`: the order is kept.
     pub reorder: Option<Span>,
-    /// Whether controllers are told when it is over.
+    /// Whether its end is reported to controllers.
     pub signal: bool,
 }
 

@@ -98,7 +98,7 @@ impl Jitter {
         self.late.front().map(|record| record.packet.departed_at)
     }
 
-    /// Packets under way.
+    /// Packets that are not delivered yet.
     pub(crate) fn packets(&self) -> usize {
         self.late.len()
     }

@@ -63,7 +63,7 @@ impl PathSpec {
     /// the same jitter of both kinds.
     ///
     /// # Errors
-    /// When the trace cannot be had, or this has none and `before` has one.
+    /// When the trace cannot be built, or this has none and `before` has one.
     pub fn change_from(&self, before: &Self, seed: u64) -> Result<PathChange, PathError> {
         self.change_seeded(before, seed, seed)
     }

@@ -173,7 +173,7 @@ impl Connection {
         self.video.iter().flat_map(|video| video.frames())
     }
 
-    /// Whether the host takes another packet. A controller over UDP is told if it does not.
+    /// Whether the host takes another packet. A refusal is reported to a controller over UDP.
     fn enters(&mut self, now: Time, bytes: u64, host: &mut HostShare) -> bool {
         match host.admit(bytes, self.controller(), self.rtt()) {
             Admission::Enters => true,

@@ -80,8 +80,8 @@ impl PathText {
         FieldError::of("from", from)
     }
 
-    /// Returns the options of `cellpace link` and `compare` for the path, those that say what holds
-    /// anyhow left out.
+    /// Returns the options of `cellpace link` and `compare` for the path, without those that repeat
+    /// a default.
     pub fn options(&self) -> Vec<String> {
         let of_field = |field: &'static PathField| {
             let texts = self.texts(field.name).iter();

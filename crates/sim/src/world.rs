@@ -727,7 +727,7 @@ fn mark(collector: &mut Collector, flow: usize, at: Time, event: &Event) {
     }
 }
 
-/// When controllers are told of handovers.
+/// When handovers are reported to controllers.
 fn signalled(handovers: &[Handover]) -> VecDeque<Time> {
     handovers.iter().filter(|handover| handover.signal).map(Handover::end).collect()
 }

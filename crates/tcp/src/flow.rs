@@ -161,7 +161,7 @@ impl SharedFlow {
     /// The flow ended; the first outcome stays.
     pub(crate) fn end(&self, outcome: FlowOutcome) {
         let outcome = match outcome {
-            // A thread that serves the flow may meet the reset before it hears of the abort.
+            // A thread that serves the flow may meet the reset before it reads the request to abort.
             FlowOutcome::Failed(_) if self.is_aborted() => FlowOutcome::Failed(libc::ECONNABORTED),
             outcome => outcome,
         };

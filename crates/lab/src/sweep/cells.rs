@@ -23,7 +23,7 @@ pub const MAX_CELLS: u64 = 100_000_000;
 /// Cells of a finished file of results: some 10 MB in memory.
 pub const PARTITION_CELLS: u64 = 50_000;
 
-/// Columns of the results that show a field of the path anyhow.
+/// Fields of the path that results always have a column for.
 const SHOWN_FIELDS: [&str; 3] = ["trace", "queue", "flows"];
 
 /// Hexadecimal digits of a cell's id: 128 bits.

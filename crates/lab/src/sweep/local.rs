@@ -26,8 +26,8 @@ pub struct SweepEnd {
 }
 
 /// Runs what is missing in the folder, `threads` units at a time. When the sink is cancelled, the
-/// folder has what is finished, and the next call goes on from there. The sink is told of cells,
-/// by their numbers, and of the share of what was missing.
+/// folder has what is finished, and the next call goes on from there. The sink gets the numbers of
+/// cells that are done, and the share that is done of those that were missing.
 ///
 /// # Errors
 /// When results cannot be written; what is written stays.

@@ -3,7 +3,7 @@
 use super::document::{SCHEMA, TransferDocument};
 use super::record::FlowRecord;
 
-/// What the document says of the whole.
+/// Figures of a document that hold for all of its flows.
 #[derive(Debug, Clone)]
 pub struct TransferConditions {
     /// `send` or `recv`.

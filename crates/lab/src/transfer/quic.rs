@@ -371,7 +371,7 @@ impl QuicSession<'_, '_> {
         let silence = Duration::from_nanos(self.plan.silence.as_nanos());
         transport
             .max_idle_timeout(Some(IdleTimeout::try_from(silence).map_err(LabError::invalid)?))
-            // A receiver hears nothing while a pipe has nothing to send.
+            // A receiver gets nothing while a pipe has nothing to send.
             .keep_alive_interval(Some(silence / 3))
             .stream_receive_window(VarInt::from_u32(SEGMENT as u32))
             .receive_window(VarInt::from_u32(self.first_window() as u32))

@@ -1,5 +1,5 @@
 //! The socket of an endpoint. A passing shortage of memory only delays what it receives, and any other
-//! error is reported, since noq ends an endpoint at the first one and tells the program nothing.
+//! error is reported, since noq ends an endpoint at the first one without a report to the program.
 
 use std::fmt;
 use std::io::{self, ErrorKind, IoSliceMut};

@@ -125,8 +125,8 @@ impl Queue for FqCodel {
         let flow = &mut self.flows[index as usize];
         self.bytes += u64::from(packet.size);
         self.packets += 1;
-        // The packet goes in before a limit is looked at: the longest queue pays, not who came
-        // last.
+        // The packet goes in before the limit is checked: the longest queue pays, not the last flow
+        // to send.
         flow.fifo.push(packet);
         if !flow.listed {
             flow.listed = true;

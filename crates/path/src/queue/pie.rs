@@ -294,7 +294,7 @@ impl Departures {
 
     /// Little's law with the average rate.
     fn time_for(&self, bytes: u64) -> Span {
-        // Without a measurement the delay counts as none, as the RFC does before the first.
+        // Without a measurement the delay counts as none, as in the RFC before the first.
         let average = self.average.unwrap_or(0.0);
         Span::from_nanos((bytes as f64 * average / Self::THRESHOLD as f64) as u64)
     }

@@ -15,7 +15,7 @@ pub struct Repetition {
     pub rlc_ms: u64,
 }
 
-/// A block under way.
+/// A block that is not delivered yet.
 #[derive(Debug, Clone)]
 struct TransportBlock {
     bytes: f64,
@@ -40,7 +40,7 @@ pub struct Harq {
 }
 
 impl Harq {
-    /// Nothing under way.
+    /// Without any block.
     pub fn new(repetition: Repetition) -> Self {
         Self { repetition, blocks: VecDeque::new(), first: 0, failed: VecDeque::new() }
     }
@@ -91,7 +91,7 @@ impl Harq {
         bytes
     }
 
-    /// Gives up what is under way and returns the bytes of blocks that had arrived out of order:
+    /// Gives up all blocks and returns the bytes of blocks that had arrived out of order:
     /// a link that is left hands them up.
     pub fn reset(&mut self, now_ms: u64) -> f64 {
         self.failed.clear();
