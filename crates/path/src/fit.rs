@@ -512,6 +512,7 @@ fn non_negative_least_squares(columns: &[Vec<f64>], target: &[f64]) -> (Vec<f64>
 /// Step 4: how often outages begin, and how long they are.
 fn fit_outages(profile: &mut LinkProfile, service: &FittedService, outages: &[Outage]) {
     let ranked = service.ranked();
+    // By rank, as the bands of the model are shares of the time (`BAND_SHARES`).
     let limits = [0.10, 0.25, 0.50].map(|share| quantile(&ranked, share));
     let band = |rate: f64| limits.partition_point(|limit| *limit <= rate);
     let mut served_s = [0.0; BAND_SHARES.len()];

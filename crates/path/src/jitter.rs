@@ -106,6 +106,7 @@ impl Jitter {
     /// Takes the packets from `from` on, which have just left the link, and puts in their place
     /// those that are delivered by `now`, in the order of time.
     pub(crate) fn apply(&mut self, now: Time, fates: &mut Vec<PacketRecord>, from: usize) {
+        // Taken out, since late packets of earlier calls go in between by their time.
         let left = fates.split_off(from);
         for mut record in left {
             // First what was late and is due by then, so that records stay in the order of time.

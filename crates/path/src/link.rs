@@ -85,6 +85,7 @@ impl PathEnd {
             Self::Own(link) => link.drop_all(now, fates),
             Self::Shared(link) => {
                 for mut packet in link.take_all(now, fates) {
+                    // Times after a drop repeat that of the drop (see `PacketRecord`).
                     (packet.dequeued_at, packet.departed_at) = (now, now);
                     fates.push(PacketRecord { packet, fate: Fate::Dropped(DropReason::Handover) });
                 }

@@ -48,6 +48,7 @@ impl Packet {
     /// Marks it, if its transport understands that; else the caller drops it (RFC 3168 section
     /// 5). A mark that a queue in front has set stays, and is not counted again.
     pub(crate) fn mark(&mut self) -> bool {
+        // By this path only: a mark that a packet brings along says nothing of this path's queue.
         self.marked |= self.ecn.is_capable() && !self.ecn.is_marked();
         if self.ecn.is_capable() {
             self.ecn = Ecn::Ce;

@@ -38,6 +38,8 @@ impl SendJitterSpec {
         if rate.as_bps() == 0 {
             return Span::ZERO;
         }
+        // The time of one packet breaks phases without a queue of its own (Floyd and Jacobson
+        // 1991).
         let packet = rate.time_for(u64::from(OPPORTUNITY_BYTES));
         Span::from_nanos((packet.as_nanos() as f64 * self.share) as u64)
     }

@@ -201,6 +201,7 @@ impl Channel {
         while let Some(at) = self.next().filter(|at| *at <= ahead) {
             self.spread(at);
         }
+        // What was taken is gone: the list begins with the next TTI.
         self.first += 1;
         self.bytes.pop_front().unwrap_or(0.0)
     }
@@ -421,6 +422,7 @@ impl SharedLink for RadioCell {
     fn take_all(&mut self, now: Time, fates: &mut Vec<PacketRecord>) -> Vec<Packet> {
         let mut packets = Vec::new();
         for user in &mut self.users {
+            // The packet in service first: it was in front of all others of its user.
             packets.extend(user.in_service.take().map(|(packet, _)| packet));
             packets.extend(std::iter::from_fn(|| user.queue.dequeue(now, &mut self.drops)));
         }

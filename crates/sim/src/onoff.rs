@@ -57,6 +57,7 @@ impl OnOffFiles {
         let fits = (0..1000)
             .map(|_| exp(mu + variance.sqrt() * random.normal()))
             .find(|size| *size <= self.max);
+        // The mean is within the bounds, as it was checked.
         fits.unwrap_or(self.mean).max(1.0).round() as u64
     }
 

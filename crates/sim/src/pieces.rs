@@ -139,6 +139,7 @@ impl PieceSource {
 
     /// The other end has room for all pieces below this number. It never takes room back.
     pub(crate) fn offer(&mut self, below: u64) {
+        // Messages may overtake each other, and an older one has a smaller number.
         self.offered = self.offered.max(below);
     }
 

@@ -84,6 +84,7 @@ impl PingSeries {
     pub(crate) fn answered(&mut self, now: Time, number: u64) {
         let sent = Time::ZERO + self.spec.every * number;
         if let Some(rtt) = self.rtts.get_mut(number as usize) {
+            // The request's time follows from its number, so that none has to be kept.
             rtt.get_or_insert(now - sent);
         }
     }

@@ -58,6 +58,8 @@ impl Relay {
         // It grows for as long as the server sends: only the flow's connection knows the end.
         let source = PieceSource::transfers(true);
         let mut radio = Connection::new(&spec.cc, now, source, ends, generation, random, connect);
+        // Arrivals have to be noted in order, so that the flow's transfers end when their data is
+        // there.
         radio.note_received();
         let room = spec.room();
         Self {

@@ -138,6 +138,7 @@ impl AckStore {
         let slot = packet.id - Self::FIRST_SLOT;
         self.free.push(slot);
         let message = &mut self.slots[slot as usize];
+        // Only the report owns memory: all else may stay in the slot until it is used again.
         AckMessage { report: message.report.take(), ..*message }
     }
 }

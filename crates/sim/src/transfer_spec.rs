@@ -279,6 +279,7 @@ impl SizeSpec {
                 None => Ok(()),
             },
             Self::LogNormal(sizes) => {
+                // The check of ON/OFF files does not know the bound on downloads.
                 let largest = OnOffFiles { max: sizes.max.min(MAX_SIZE as f64), ..sizes.clone() };
                 largest.check().map_err(|_| "size: a mean from 1 byte to `max`".to_owned())
             }

@@ -68,6 +68,7 @@ impl TransferTally {
     /// A packet left, and `in_flight` bytes are in flight with it.
     pub(crate) fn on_sent(&mut self, now: Time, in_flight: u64) {
         self.begin(now);
+        // Only new maxima: of them the ramp is found at the end, without every packet's value.
         if self.maxima.last().is_none_or(|(_, most)| in_flight > *most) {
             self.maxima.push((now, in_flight));
         }

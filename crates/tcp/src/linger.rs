@@ -36,6 +36,7 @@ impl Linger {
         let socket = SockRef::from(&tcp);
         // Where this fails, the connection is over.
         let Ok(own) = socket.linger() else { return };
+        // A program that wants a reset itself has set all that is needed.
         if own == Some(Duration::ZERO) || socket.set_linger(Some(Duration::ZERO)).is_ok() {
             state.replaced = Some(own);
         }

@@ -207,6 +207,7 @@ impl DualPi2 {
 
     /// How long the packet that waits longest has waited at `now`.
     fn delay(&self, now: Time) -> Span {
+        // RFC 9332 appendix A.1 (dualpi2_update) takes the longer of both waits.
         let oldest = self.low.front().into_iter().chain(self.classic.front());
         oldest.map(|packet| now - packet.enqueued_at).max().unwrap_or(Span::ZERO)
     }

@@ -99,6 +99,7 @@ impl Queue for Fq {
             let size = u64::from(queue.fifo.front()?.size);
             if size > queue.credit {
                 queue.in_turn = false;
+                // Its credit stays for the next turn, but no quantum comes before that.
                 self.turns.rotate_left(1);
                 continue;
             }

@@ -129,6 +129,7 @@ impl Fading {
             let draw = self.normal.draw(&mut self.random);
             return draw * draw;
         }
+        // A gamma variate of half the degrees as its shape, by their names.
         let d = degrees as f64 / 2.0 - 1.0 / 3.0;
         let c = 1.0 / (9.0 * d).sqrt();
         loop {

@@ -93,6 +93,7 @@ impl DriveSummary {
             if let Some(index) = (sample.modulation() as usize).checked_sub(1) {
                 modulation[index] += 1.0;
             }
+            // Samples come in runs of one cell, so that the list stays short before it is sorted.
             if cells.last() != Some(&sample.cell) {
                 cells.push(sample.cell);
             }

@@ -97,6 +97,7 @@ const SHORT_PERIOD: u32 = 10_000;
 pub fn lint(trace: &Trace) -> Vec<Finding> {
     let checks = [outage, rate, start, burst, period, resolution, sender];
     let mut findings: Vec<_> = checks.iter().filter_map(|check| check(trace)).collect();
+    // A stable sort: findings of one severity stay in the order of the checks.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
 }
@@ -192,6 +193,7 @@ fn period(trace: &Trace) -> Option<Finding> {
 }
 
 fn resolution(trace: &Trace) -> Option<Finding> {
+    // From 0, which every number divides: the first timestamp becomes the step.
     let step = trace.millis().iter().fold(0, |step, at| greatest_divisor(step, *at));
     // Few timestamps may have a common divisor by chance.
     if step < 2 || trace.millis().len() < 100 {

@@ -66,6 +66,7 @@ impl Piecewise {
     }
 
     fn leave_step(&mut self) {
+        // What is half sent is carried on, so that a change of the rate loses nothing.
         self.carry = self.carry + self.bits_of_step() - PACKET * self.passed;
         self.passed = 0;
         self.walk.advance();
@@ -97,6 +98,7 @@ impl Schedule for Piecewise {
         }
         let step = self.walk.step();
         let gone = (self.carry + bits(step.value, (now - step.start).as_nanos())) / PACKET;
+        // Never back: opportunities that were taken stay so.
         self.passed = self.passed.max(gone);
         self.find_next();
         // Times are rounded down to nanoseconds: one more may read as passed.

@@ -131,6 +131,7 @@ impl Trace {
     /// All bytes of a period over the period.
     pub fn mean_rate(&self) -> Rate {
         let bits = self.millis.len() as u128 * u128::from(OPPORTUNITY_BYTES) * 8;
+        // In 128 bits: a long trace of a fast link passes 64.
         let bps = bits * 1_000 / u128::from(self.period_millis());
         Rate::from_bps(u64::try_from(bps).unwrap_or(u64::MAX))
     }
@@ -148,6 +149,7 @@ fn decreases(before: u32, after: u32) -> String {
 pub(crate) fn parse_millis(text: &[u8]) -> Result<u32, String> {
     let mut value = 0_u64;
     for byte in text {
+        // Wraps for bytes below `0`, so that one comparison finds all that are no digits.
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
             return Err(not_a_number(text));
@@ -212,6 +214,7 @@ impl Schedule for Replay {
     fn skip_through(&mut self, now: Time) {
         const NEAR: usize = 8;
         let now_millis = now.as_nanos() / 1_000_000;
+        // This lap has not begun yet.
         if now_millis < self.lap {
             return;
         }
@@ -219,6 +222,7 @@ impl Schedule for Replay {
         // The end of a lap is an opportunity of that lap and the start of the next.
         let laps = (now_millis - self.lap) / period;
         if laps > 0 {
+            // Whole laps at once: a link may be idle for hours.
             self.start_lap(self.lap + laps * period);
         }
         let within = now_millis - self.lap;
