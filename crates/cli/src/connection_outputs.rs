@@ -9,7 +9,7 @@ use cellpace_lab::LabError;
 use cellpace_live::{MetricFamily, MetricKind, MoreMetrics, metric_family};
 use cellpace_run::{
     ConnectionLog, ConnectionSamples, EventWriter, KeptConnections, LoggingCommand,
-    PlainConnections,
+    PlainConnections, PlainReason,
 };
 use clap::Args;
 
@@ -162,11 +162,10 @@ pub(crate) fn connections(count: u64) -> String {
     if count == 1 { "1 connection".to_owned() } else { format!("{count} connections") }
 }
 
-/// Connections without a controller by reason, for Prometheus. The proxy counts its own.
+/// Connections without a controller by reason, for Prometheus: zeros, too, so that an increase shows.
 fn uncontrolled(command: &str, plain: &PlainConnections) -> MetricFamily {
-    let reasons = plain.list();
-    let samples = reasons.iter().map(|(reason, count)| {
-        (vec![("command", command), ("reason", reason.word())], *count as f64)
+    let samples = PlainReason::ALL.iter().map(|reason| {
+        (vec![("command", command), ("reason", reason.word())], plain.count(*reason) as f64)
     });
     metric_family(
         "cellpace_uncontrolled_total",

@@ -61,7 +61,13 @@ impl ShownFlows {
             let way = if is_up { "up" } else { "down" };
             let figures = SharedFigures::default();
             let (name, source) = (format!("flow {} {way}", packet.flow), Box::new(figures.clone()));
-            connections.opened(NewConnection { number, name, driver: "", source });
+            connections.opened(NewConnection {
+                number,
+                name,
+                controller: "".into(),
+                driver: "",
+                source,
+            });
             ShownFlow { figures, last: seen.written }
         });
         flow.last = seen.written;

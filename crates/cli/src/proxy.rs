@@ -18,7 +18,7 @@ use cellpace_proxy::{
     Access, AddressRange, ConnectionError, ControlledSide, Notice, Proxy, ProxyConfig, ProxyError,
     ProxyLimits, ProxyMode, ProxyOutcome, ServedConnection, StopUrgency, Trial, is_listener,
 };
-use cellpace_run::LoggingCommand;
+use cellpace_run::{LoggingCommand, PlainReason};
 use cellpace_tcp::TcpError;
 use clap::{ArgGroup, Args, ValueEnum};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -442,7 +442,7 @@ async fn serve(
     if let Some(experiment) = experiment.clone() {
         tokio::spawn(async move { experiment.guard().await });
     }
-    let opened = log.clone();
+    let (opened, plain) = (log.clone(), outputs.plain.clone());
     let (unreachable, uncontrolled) = (RepeatedNote::default(), RepeatedNote::default());
     let is_forwarder = args.to.is_some();
     let ended = proxy.run(stopped, move |notice| match &notice {
@@ -455,7 +455,10 @@ async fn serve(
         {
             note_unreachable(&unreachable, error, verbosity);
         }
-        Notice::Uncontrolled(error) => note_uncontrolled(&uncontrolled, error, verbosity),
+        Notice::Uncontrolled(error) => {
+            plain.add(PlainReason::of(error), 1);
+            note_uncontrolled(&uncontrolled, error, verbosity);
+        }
         notice => print_notice(notice, verbosity),
     });
     let ended = ended.await.map_err(CommandError::failed)?;

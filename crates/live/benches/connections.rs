@@ -31,6 +31,7 @@ fn filled() -> (LiveConnections, Vec<SharedFigures>) {
         connections.opened(NewConnection {
             number,
             name: name(number),
+            controller: "copa".into(),
             driver: "gate",
             source: shown,
         });
@@ -107,7 +108,13 @@ fn connections(c: &mut Criterion) {
     c.bench_function("open and close while nobody looks", |b| {
         b.iter(|| {
             let (number, source) = (CONNECTIONS, Box::new(SharedFigures::default()));
-            connections.opened(NewConnection { number, name: name(1), driver: "gate", source });
+            connections.opened(NewConnection {
+                number,
+                name: name(1),
+                controller: "copa".into(),
+                driver: "gate",
+                source,
+            });
             connections.closed(black_box(number), ConnectionFigures::default(), "finished");
         });
     });

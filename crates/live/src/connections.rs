@@ -10,8 +10,9 @@ use cellpace_base::statistics::nearest_rank;
 use serde_json::{Value, json};
 
 use crate::figures::{ConnectionFigures, LiveConnection, WatchedConnection};
+use crate::histograms::ConnectionHistograms;
 use crate::history::History;
-use crate::summary::{ByteSums, MedianAndTail, Summary};
+use crate::summary::{Group, MedianAndTail, Summary, Totals};
 
 /// Time from one reading of all connections' figures to the next, while somebody looks.
 pub(crate) const SWEEP: Duration = Duration::from_millis(500);
@@ -45,6 +46,8 @@ pub struct NewConnection {
     pub number: u64,
     /// What people call it: its addresses.
     pub name: String,
+    /// Its controller; empty where it has none of ours, as with `link`.
+    pub controller: Arc<str>,
     /// Who keeps to the window; empty where that means nothing.
     pub driver: &'static str,
     /// Its figures.
@@ -74,9 +77,9 @@ pub(crate) struct LiveState {
     /// Readings of all figures up to now.
     pub(crate) sweeps: u64,
     swept_at: Option<Instant>,
-    /// Sums over connections that have ended.
-    closed: ByteSums,
-    opened_total: u64,
+    /// How many there are and were, and sums of those that have ended.
+    groups: BTreeMap<Group, Totals>,
+    histograms: ConnectionHistograms,
     notices: VecDeque<Notice>,
     /// Notices up to now.
     noticed: u64,
@@ -86,7 +89,7 @@ pub(crate) struct LiveState {
 /// A connection that is open.
 pub(crate) struct OpenConnection {
     pub(crate) name: String,
-    pub(crate) driver: &'static str,
+    pub(crate) group: Group,
     /// Seconds since the command began.
     pub(crate) opened_s: f64,
     pub(crate) source: Box<dyn LiveConnection>,
@@ -94,7 +97,13 @@ pub(crate) struct OpenConnection {
     pub(crate) figures: ConnectionFigures,
     /// Bit/s between the last two readings.
     pub(crate) rate_bps: f64,
+    opened_at: Instant,
     read_at: Instant,
+    /// When a reading last found that something more had arrived.
+    moved_at: Instant,
+    /// When it was last in the histograms, and what had arrived by then.
+    observed_at: Instant,
+    observed_bytes: u64,
 }
 
 /// Something that happened: the event's name, and its data as JSON.
@@ -117,26 +126,29 @@ impl LiveConnections {
 
     /// Shows a connection from now on.
     pub fn opened(&self, new: NewConnection) {
-        let NewConnection { number, name, driver, source } = new;
+        let NewConnection { number, name, controller, driver, source } = new;
         let opened_s = self.seconds();
         let notice = || {
             ("opened", json!({ "id": number, "t": opened_s, "connection": name, "driver": driver }))
         };
         let mut state = self.lock();
         self.note(&mut state, notice);
-        let (figures, read_at) = (ConnectionFigures::default(), Instant::now());
-        let open =
-            OpenConnection { name, driver, opened_s, source, figures, rate_bps: 0.0, read_at };
+        let group = Group { controller, driver };
+        let totals = state.groups.entry(group.clone()).or_default();
+        (totals.open, totals.total) = (totals.open + 1, totals.total + 1);
+        let open = OpenConnection::new(name, group, opened_s, source);
         state.open.insert(number, open);
-        state.opened_total += 1;
     }
 
     /// A connection has ended, with these last figures; `outcome` says how in a word. Nothing
     /// happens if it was not open.
     pub fn closed(&self, number: u64, figures: ConnectionFigures, outcome: &str) {
         let mut state = self.lock();
-        let Some(open) = state.open.remove(&number) else { return };
-        state.closed.add(&figures);
+        let Some(mut open) = state.open.remove(&number) else { return };
+        let totals = state.groups.entry(open.group.clone()).or_default();
+        totals.open -= 1;
+        totals.add_bytes(&figures);
+        open.end(Instant::now(), &figures, &state.histograms);
         self.note(&mut state, || {
             let data = json!({
                 "id": number,
@@ -208,9 +220,21 @@ impl LiveConnections {
     pub(crate) fn summary(&self) -> Summary {
         let mut state = self.lock();
         state.sweep_if_older(FRESH);
+        let mut summary = state.summary.clone();
         // What has been counted since is known, too.
-        let (open, total) = (state.open.len() as u64, state.opened_total);
-        Summary { open, total, ..state.summary.clone() }
+        (summary.all.open, summary.all.total) = (0, 0);
+        for (group, Totals { open, total, .. }) in &state.groups {
+            let known = summary.groups.entry(group.clone()).or_default();
+            (known.open, known.total) = (*open, *total);
+            summary.all.open += open;
+            summary.all.total += total;
+        }
+        summary
+    }
+
+    /// Histograms up to now.
+    pub(crate) fn histograms(&self) -> ConnectionHistograms {
+        self.lock().histograms.clone()
     }
 
     /// Keeps the history going while nobody looks, until the end.
@@ -271,33 +295,25 @@ impl LiveState {
     }
 
     fn sweep(&mut self, now: Instant) {
-        let mut sums = self.closed;
-        let mut summary = Summary {
-            open: self.open.len() as u64,
-            total: self.opened_total,
-            ..Summary::default()
-        };
-        let (mut rtts, mut delays, mut windows) = (Vec::new(), Vec::new(), Vec::new());
+        let mut groups = self.groups.clone();
+        let (mut rtts, mut delays) = (Vec::new(), Vec::new());
         for open in self.open.values_mut() {
             let figures = open.read(now);
-            sums.add(&figures);
-            summary.in_flight += figures.in_flight.unwrap_or(0);
-            summary.queued += figures.queued.unwrap_or(0);
+            open.observe_if_due(now, &self.histograms);
             rtts.extend(figures.rtt.map(Span::as_secs_f64));
             delays.extend(figures.queue_delay.map(Span::as_secs_f64));
-            windows.extend(figures.cwnd.map(|cwnd| cwnd as f64));
-            if let Some(phase) = figures.phase {
-                *summary.phases.entry(phase).or_default() += 1;
+            if let Some(totals) = groups.get_mut(&open.group) {
+                totals.add_open(&figures);
             }
         }
-        summary.rtt = quantiles(&mut rtts);
-        summary.queue_delay = quantiles(&mut delays);
-        summary.cwnd = quantiles(&mut windows);
-        summary.rate_bps = self.swept_at.and_then(|before| {
-            let delivered = sums.delivered.saturating_sub(self.summary.sums.delivered);
+        let mut all = Totals::default();
+        groups.values().for_each(|totals| all.add(totals));
+        let rate_bps = self.swept_at.and_then(|before| {
+            let delivered = all.sums.delivered.saturating_sub(self.summary.all.sums.delivered);
             rate(delivered, now.duration_since(before))
         });
-        summary.sums = sums;
+        let (rtt, queue_delay) = (quantiles(&mut rtts), quantiles(&mut delays));
+        let summary = Summary { all, groups, rate_bps, rtt, queue_delay };
         self.history.add(now, &summary);
         self.summary = summary;
         self.swept_at = Some(now);
@@ -306,12 +322,60 @@ impl LiveState {
 }
 
 impl OpenConnection {
+    fn new(name: String, group: Group, opened_s: f64, source: Box<dyn LiveConnection>) -> Self {
+        let now = Instant::now();
+        Self {
+            name,
+            group,
+            opened_s,
+            source,
+            figures: ConnectionFigures::default(),
+            rate_bps: 0.0,
+            opened_at: now,
+            read_at: now,
+            moved_at: now,
+            observed_at: now,
+            observed_bytes: 0,
+        }
+    }
+
     fn read(&mut self, now: Instant) -> ConnectionFigures {
         let figures = self.source.figures();
         let delivered = figures.delivered_bytes.saturating_sub(self.figures.delivered_bytes);
         self.rate_bps = rate(delivered, now.duration_since(self.read_at)).unwrap_or(0.0);
-        (self.figures, self.read_at) = (figures, now);
+        self.took(now, figures);
         figures
+    }
+
+    fn took(&mut self, now: Instant, figures: ConnectionFigures) {
+        if figures.delivered_bytes > self.figures.delivered_bytes {
+            self.moved_at = now;
+        }
+        (self.figures, self.read_at) = (figures, now);
+    }
+
+    /// Readings are more frequent while somebody looks, which must not change what is observed.
+    fn observe_if_due(&mut self, now: Instant, histograms: &ConnectionHistograms) {
+        let has_moved = self.figures.delivered_bytes > self.observed_bytes;
+        if has_moved && now.duration_since(self.observed_at) >= IDLE_SWEEP {
+            histograms.observe(&self.group, &self.figures);
+            (self.observed_at, self.observed_bytes) = (now, self.figures.delivered_bytes);
+        }
+    }
+
+    /// Its last figures.
+    fn end(
+        &mut self,
+        now: Instant,
+        figures: &ConnectionFigures,
+        histograms: &ConnectionHistograms,
+    ) {
+        self.took(now, *figures);
+        if figures.delivered_bytes > self.observed_bytes {
+            histograms.observe(&self.group, figures);
+        }
+        let lasted = self.moved_at.duration_since(self.opened_at);
+        histograms.observe_end(&self.group, figures.delivered_bytes, lasted);
     }
 }
 
@@ -323,15 +387,6 @@ fn rate(bytes: u64, time: Duration) -> Option<f64> {
 fn quantiles(values: &mut [f64]) -> Option<MedianAndTail> {
     let (p50, p95) = (nearest_rank(values, 0.5)?, nearest_rank(values, 0.95)?);
     Some(MedianAndTail { p50, p95 })
-}
-
-impl ByteSums {
-    fn add(&mut self, figures: &ConnectionFigures) {
-        self.sent = self.sent.saturating_add(figures.sent_bytes);
-        self.delivered = self.delivered.saturating_add(figures.delivered_bytes);
-        self.received = self.received.saturating_add(figures.received_bytes);
-        self.lost = self.lost.saturating_add(figures.lost);
-    }
 }
 
 #[cfg(test)]
@@ -348,6 +403,7 @@ mod tests {
         connections.opened(NewConnection {
             number,
             name: format!("connection {number}"),
+            controller: "copa".into(),
             driver: "gate",
             source: Box::new(figures.clone()),
         });
@@ -362,13 +418,14 @@ mod tests {
         figures[1].update(|figures| (figures.delivered_bytes, figures.lost) = (500, 3));
         let mut state = connections.lock();
         state.sweep(Instant::now());
-        assert_eq!((state.summary.open, state.summary.sums.delivered), (2, 1500));
+        let all = &state.summary.all;
+        assert_eq!((all.open, all.sums.delivered), (2, 1500));
         drop(state);
         connections.closed(2, figures[1].figures(), "finished");
         connections.closed(2, figures[1].figures(), "finished");
         let mut state = connections.lock();
         state.sweep(Instant::now());
-        let Summary { open, total, sums, .. } = state.summary;
+        let Totals { open, total, sums, .. } = state.summary.all;
         assert_eq!((open, total, sums.delivered, sums.lost), (1, 2, 1500, 3));
     }
 
@@ -399,6 +456,70 @@ mod tests {
         assert_eq!(summary.rtt, Some(MedianAndTail { p50: 0.010, p95: 0.019 }));
         assert_eq!(summary.queue_delay, None);
         assert_eq!(summary.to_json()["rtt_ms"]["p95"], 19.0);
+    }
+
+    #[test]
+    fn groups_add_up_to_all() {
+        let connections = connections();
+        let figures = [open(&connections, 1), open(&connections, 2)];
+        let other = SharedFigures::default();
+        connections.opened(NewConnection {
+            number: 3,
+            name: String::new(),
+            controller: "pace".into(),
+            driver: "kernel",
+            source: Box::new(other.clone()),
+        });
+        for figures in figures.iter().chain([&other]) {
+            figures.update(|figures| (figures.sent_bytes, figures.in_flight) = (10, Some(4)));
+        }
+        connections.closed(2, figures[1].figures(), "finished");
+        let summary = connections.summary();
+        let counts = |totals: &Totals| {
+            (totals.open, totals.total, totals.sums.sent, totals.in_flight, totals.queued)
+        };
+        let groups: Vec<_> = summary
+            .groups
+            .iter()
+            .map(|(group, totals)| (&*group.controller, group.driver, counts(totals)))
+            .collect();
+        assert_eq!(
+            groups,
+            [("copa", "gate", (1, 2, 20, 4, 0)), ("pace", "kernel", (1, 1, 10, 4, 0))]
+        );
+        assert_eq!(counts(&summary.all), (2, 3, 30, 8, 0));
+    }
+
+    #[test]
+    fn histograms_have_each_connection_once_in_five_seconds_and_at_its_end() {
+        let connections = connections();
+        let figures = open(&connections, 1);
+        let start = Instant::now();
+        let observed = || connections.histograms().counts();
+        let reading = |at: Duration, delivered: u64| {
+            figures.update(|figures| {
+                figures.delivered_bytes = delivered;
+                figures.rtt = Some(Span::from_millis(40));
+            });
+            connections.lock().sweep(start + at);
+        };
+        reading(SWEEP, 1000);
+        assert_eq!(
+            observed(),
+            [("cellpace_rtt_seconds", 0), ("cellpace_goodput_bytes_per_second", 0)]
+        );
+        reading(IDLE_SWEEP + SWEEP, 2000);
+        reading(IDLE_SWEEP + 2 * SWEEP, 3000);
+        assert_eq!(observed()[0].1, 1, "somebody looks");
+        reading(2 * IDLE_SWEEP + 2 * SWEEP, 3000);
+        reading(3 * IDLE_SWEEP + 3 * SWEEP, 3000);
+        assert_eq!(observed()[0].1, 2, "one that moves nothing shows nothing new");
+        figures.update(|figures| figures.delivered_bytes = 100_000);
+        connections.closed(1, figures.figures(), "finished");
+        assert_eq!(
+            observed(),
+            [("cellpace_rtt_seconds", 3), ("cellpace_goodput_bytes_per_second", 1)]
+        );
     }
 
     #[test]

@@ -53,13 +53,15 @@ fn charted(summary: &Summary) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::summary::Totals;
 
     #[test]
     fn five_minutes_are_kept_and_given_from_where_they_are_wanted() {
         let (mut history, began) = (History::default(), Instant::now());
         for tenths in 0..6_000 {
             let at = began + Duration::from_millis(100 * tenths);
-            let summary = Summary { in_flight: tenths, ..Summary::default() };
+            let all = Totals { in_flight: tenths, ..Totals::default() };
+            let summary = Summary { all, ..Summary::default() };
             history.add(at, &summary);
         }
         let all = history.since(began, 0.0);

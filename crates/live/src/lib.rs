@@ -13,6 +13,7 @@ mod access;
 mod connections;
 mod figures;
 mod flow;
+mod histograms;
 mod history;
 mod metrics;
 mod page;
@@ -28,7 +29,8 @@ pub use connections::{LiveAbout, LiveConnections, NewConnection};
 pub use figures::{
     ConnectionFigures, ConnectionInside, LiveConnection, SharedFigures, WatchedConnection,
 };
-pub use metrics::{METRICS, Metric, MetricKind, SampleHistogram, metric_family};
+pub use histograms::{HISTOGRAMS, Histogram};
+pub use metrics::{METRICS, Metric, MetricKind, metric_family};
 pub use prometheus::proto::MetricFamily;
 pub use request::{MAX_HEAD_BYTES, Request, RequestError, read_head};
 pub use server::{LiveServer, MAX_CLIENTS, MAX_STREAMS, MoreMetrics};

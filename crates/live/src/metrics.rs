@@ -1,12 +1,10 @@
 //! Figures for Prometheus. They name no peers: there may be ten thousand.
 
 use prometheus::TextEncoder;
-use prometheus::core::Collector;
 use prometheus::proto::{Counter, Gauge, LabelPair, MetricFamily, MetricType};
-use prometheus::{HistogramOpts, HistogramVec};
 
-use crate::connections::LiveAbout;
-use crate::summary::{MedianAndTail, Summary};
+use crate::connections::LiveConnections;
+use crate::summary::{Group, Totals};
 
 /// Whether a figure only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,20 +33,16 @@ pub struct Metric {
     pub kind: MetricKind,
     /// What it means.
     pub help: &'static str,
-    /// The label that tells its samples apart; empty where it has one sample.
+    /// The label that tells apart the samples of one controller and driver; empty where there is one.
     pub label: &'static str,
-    samples: fn(&Summary) -> Vec<(&'static str, f64)>,
+    samples: fn(&Totals) -> Vec<(&'static str, f64)>,
 }
 
 fn one(value: u64) -> Vec<(&'static str, f64)> {
     vec![("", value as f64)]
 }
 
-fn quantiles(both: Option<MedianAndTail>) -> Vec<(&'static str, f64)> {
-    both.map_or_else(Vec::new, |MedianAndTail { p50, p95 }| vec![("0.5", p50), ("0.95", p95)])
-}
-
-/// All of them, in the order of the answer. What a command does not know has no samples.
+/// Counts and sums, in the order of the answer. Before the first connection they have no samples.
 pub const METRICS: &[Metric] = &[
     Metric {
         name: "cellpace_connections_open",
@@ -107,27 +101,6 @@ pub const METRICS: &[Metric] = &[
         samples: |all| one(all.queued),
     },
     Metric {
-        name: "cellpace_rtt_seconds",
-        kind: MetricKind::Gauge,
-        help: "Smoothed RTT: median and 95th percentile over the open connections.",
-        label: "quantile",
-        samples: |all| quantiles(all.rtt),
-    },
-    Metric {
-        name: "cellpace_queue_delay_seconds",
-        kind: MetricKind::Gauge,
-        help: "Estimated time in queues (RTT above the smallest): over the open connections.",
-        label: "quantile",
-        samples: |all| quantiles(all.queue_delay),
-    },
-    Metric {
-        name: "cellpace_window_bytes",
-        kind: MetricKind::Gauge,
-        help: "Controllers' windows: median and 95th percentile over the open connections.",
-        label: "quantile",
-        samples: |all| quantiles(all.cwnd),
-    },
-    Metric {
         name: "cellpace_phase_connections",
         kind: MetricKind::Gauge,
         help: "Open connections by the phase of their controllers.",
@@ -137,16 +110,42 @@ pub const METRICS: &[Metric] = &[
 ];
 
 /// The figures of now.
-pub(crate) fn families(about: &LiveAbout, summary: &Summary) -> Vec<MetricFamily> {
+pub(crate) fn families(connections: &LiveConnections) -> Vec<MetricFamily> {
+    let (command, summary) = (connections.about().command, connections.summary());
     let family = |metric: &Metric| {
-        let samples = (metric.samples)(summary).into_iter().map(|(of, value)| {
-            let labels = [("command", about.command), (metric.label, of)];
-            let count = if metric.label.is_empty() { 1 } else { 2 };
-            (labels[..count].to_vec(), value)
-        });
+        let samples =
+            summary.groups.iter().flat_map(|(group, totals)| samples_of(metric, group, totals));
         metric_family(metric.name, metric.kind, metric.help, samples)
     };
-    METRICS.iter().map(family).collect()
+    let mut families: Vec<MetricFamily> = METRICS.iter().map(family).collect();
+    families.extend(connections.histograms().families());
+    families.push(metric_family(
+        "cellpace_build_info",
+        MetricKind::Gauge,
+        "The version that runs; always 1.",
+        [(vec![("version", env!("CARGO_PKG_VERSION"))], 1.0)],
+    ));
+    families.iter_mut().for_each(|family| name_command(family, command));
+    families
+}
+
+fn samples_of<'a>(
+    metric: &Metric,
+    group: &'a Group,
+    totals: &Totals,
+) -> Vec<(Vec<(&'a str, &'a str)>, f64)> {
+    let of_group = [("controller", &*group.controller), ("driver", group.driver)];
+    let samples = (metric.samples)(totals).into_iter();
+    samples.map(|(of, value)| ([&of_group[..], &[(metric.label, of)]].concat(), value)).collect()
+}
+
+/// Puts the command in front of the labels of each sample, and leaves out labels that say nothing.
+fn name_command(family: &mut MetricFamily, command: &str) {
+    for metric in family.mut_metric() {
+        let labels = metric.take_label().into_iter().filter(|pair| !pair.value().is_empty());
+        let labels = std::iter::once(label("command", command)).chain(labels).collect();
+        metric.set_label(labels);
+    }
 }
 
 /// Returns a figure of a command's own for `/metrics`: its samples, each with the names and values of
@@ -169,38 +168,15 @@ pub fn metric_family<'a>(
     family
 }
 
-/// A histogram of samples by one label, for `/metrics`.
-#[derive(Clone)]
-pub struct SampleHistogram(HistogramVec);
-
-impl SampleHistogram {
-    /// An empty one. `bounds`: the upper ends of its buckets, rising.
-    ///
-    /// # Panics
-    /// When the names or bounds are none that Prometheus takes.
-    pub fn new(name: &str, help: &str, label: &str, bounds: &[f64]) -> Self {
-        let options = HistogramOpts::new(name, help).buckets(bounds.to_vec());
-        Self(HistogramVec::new(options, &[label]).expect("the names and bounds are constants"))
-    }
-
-    /// Takes a sample.
-    pub fn observe(&self, label: &str, value: f64) {
-        self.0.with_label_values(&[label]).observe(value);
-    }
-
-    /// Returns what there is up to now.
-    pub fn families(&self) -> Vec<MetricFamily> {
-        self.0.collect()
-    }
+fn label(name: &str, value: &str) -> LabelPair {
+    let mut pair = LabelPair::default();
+    pair.set_name(name.to_owned());
+    pair.set_value(value.to_owned());
+    pair
 }
 
 fn sample(kind: MetricKind, labels: &[(&str, &str)], value: f64) -> prometheus::proto::Metric {
-    let pairs = labels.iter().map(|(name, value)| {
-        let mut pair = LabelPair::default();
-        pair.set_name((*name).to_owned());
-        pair.set_value((*value).to_owned());
-        pair
-    });
+    let pairs = labels.iter().map(|(name, value)| label(name, value));
     let mut metric = prometheus::proto::Metric::from_label(pairs.collect());
     match kind {
         MetricKind::Counter => {
@@ -227,37 +203,64 @@ pub(crate) fn text(mut families: Vec<MetricFamily>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{HISTOGRAMS, LiveAbout, LiveConnection, NewConnection, SharedFigures};
+    use cellpace_base::Span;
 
     #[test]
     fn the_text_has_figures_with_their_heads_and_nothing_of_what_is_not_known() {
-        let mut summary = Summary { open: 2, ..Summary::default() };
-        summary.rtt = Some(MedianAndTail { p50: 0.04, p95: 0.5 });
-        summary.phases.insert("avoidance", 2);
         let about = LiveAbout { command: "run", ..LiveAbout::default() };
-        let text = text(families(&about, &summary));
+        let connections = LiveConnections::new(about);
+        let figures = SharedFigures::default();
+        figures.update(|figures| {
+            figures.phase = Some("avoidance");
+            figures.delivered_bytes = 1 << 20;
+            figures.rtt = Some(Span::from_millis(40));
+        });
+        for number in [1, 2] {
+            connections.opened(NewConnection {
+                number,
+                name: String::new(),
+                controller: "copa".into(),
+                driver: "gate",
+                source: Box::new(figures.clone()),
+            });
+        }
+        connections.closed(2, figures.figures(), "finished");
+        let text = text(families(&connections));
+        let version = env!("CARGO_PKG_VERSION");
         for line in [
             "# TYPE cellpace_connections_open gauge",
-            "cellpace_connections_open{command=\"run\"} 2",
-            "cellpace_rtt_seconds{command=\"run\",quantile=\"0.95\"} 0.5",
-            "cellpace_phase_connections{command=\"run\",phase=\"avoidance\"} 2",
+            "cellpace_connections_open{command=\"run\",controller=\"copa\",driver=\"gate\"} 1",
+            "cellpace_phase_connections{command=\"run\",controller=\"copa\",driver=\"gate\",phase=\"avoidance\"} 1",
+            "# TYPE cellpace_rtt_seconds histogram",
+            "cellpace_rtt_seconds_bucket{command=\"run\",controller=\"copa\",driver=\"gate\",le=\"0.03\"} 0",
+            "cellpace_rtt_seconds_bucket{command=\"run\",controller=\"copa\",driver=\"gate\",le=\"0.05\"} 1",
+            "cellpace_rtt_seconds_count{command=\"run\",controller=\"copa\",driver=\"gate\"} 1",
+            &format!("cellpace_build_info{{command=\"run\",version=\"{version}\"}} 1"),
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
-        assert!(!text.contains("cellpace_window_bytes"));
-        let unknown = ["window_bytes", "queue_delay_seconds"];
-        assert_eq!(text.matches("# HELP").count(), METRICS.len() - unknown.len());
+        let unknown = ["cellpace_min_rtt", "cellpace_queue_delay", "cellpace_window"];
+        assert!(unknown.iter().all(|name| !text.contains(name)), "{text}");
+        assert_eq!(
+            text.matches("# HELP").count(),
+            METRICS.len() + HISTOGRAMS.len() + 1 - unknown.len()
+        );
     }
 
     #[test]
     fn names_are_those_that_prometheus_wants() {
-        let mut names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
-        for metric in METRICS {
-            let is_counter = metric.kind == MetricKind::Counter;
-            assert_eq!(metric.name.ends_with("_total"), is_counter, "{}", metric.name);
-            assert!(metric.help.ends_with('.') && !metric.help.contains('\n'), "{}", metric.name);
+        let metrics = METRICS.iter().map(|metric| (metric.name, metric.kind.name(), metric.help));
+        let histograms = HISTOGRAMS.iter().map(|of| (of.name, "histogram", of.help));
+        let mut names = Vec::new();
+        for (name, kind, help) in metrics.chain(histograms) {
+            assert_eq!(name.ends_with("_total"), kind == "counter", "{name}");
+            assert!(help.ends_with('.') && !help.contains('\n'), "{name}");
+            names.push(name);
         }
+        let count = names.len();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), METRICS.len(), "each once");
+        assert_eq!(names.len(), count, "each once");
     }
 }

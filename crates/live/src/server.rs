@@ -295,8 +295,7 @@ impl Client {
     }
 
     fn metrics(&self, request: &Request) -> io::Result<()> {
-        let connections = &self.server.connections;
-        let mut families = metrics::families(connections.about(), &connections.summary());
+        let mut families = metrics::families(&self.server.connections);
         families.extend(self.server.more_metrics.iter().flat_map(|more| more()));
         self.end(&reply("200 OK", METRICS_TEXT, &metrics::text(families), request.is_head))
     }

@@ -235,7 +235,13 @@ mod tests {
     fn open(connections: &LiveConnections, number: u64) -> SharedFigures {
         let (figures, driver) = (SharedFigures::default(), "gate");
         let (name, source) = (format!("a {number}"), Box::new(figures.clone()));
-        connections.opened(NewConnection { number, name, driver, source });
+        connections.opened(NewConnection {
+            number,
+            name,
+            controller: "copa".into(),
+            driver,
+            source,
+        });
         figures
     }
 

@@ -151,8 +151,8 @@ pub const COLUMNS: &[LiveColumn] = &[
         title: "Driver",
         unit: "",
         help: "Who keeps to the window: the kernel, the gate, or both ends (client-server)",
-        value: |row| Some(row.open.driver).filter(|driver| !driver.is_empty()).into(),
-        key: |row| Some(word(row.open.driver)),
+        value: |row| Some(row.open.group.driver).filter(|driver| !driver.is_empty()).into(),
+        key: |row| Some(word(row.open.group.driver)),
     },
     LiveColumn {
         name: "opened",
@@ -252,7 +252,13 @@ mod tests {
             let source = SharedFigures::default();
             source.update(|figures| figures.cwnd = cwnd);
             let name = format!("127.0.0.1:80 <- Host-{number}");
-            let new = NewConnection { number, name, driver: "", source: Box::new(source) };
+            let new = NewConnection {
+                number,
+                name,
+                controller: "".into(),
+                driver: "",
+                source: Box::new(source),
+            };
             connections.opened(new);
         }
         connections.lock().sweep_if_older(Duration::ZERO);

@@ -277,7 +277,6 @@ impl Served<'_> {
             (shared.report)(Notice::Controlled(controlled));
         }
         if let Some(error) = failed {
-            shared.metrics.stayed_plain();
             (shared.report)(Notice::Uncontrolled(error));
         }
         side.map_err(ConnectionError::Setup)

@@ -15,13 +15,13 @@ pub struct Metrics(Arc<Inner>);
 struct Inner {
     registry: Registry,
     connections_open: IntGauge,
+    connections_max: IntGauge,
     connections: IntCounter,
     accept_errors: IntCounter,
     refused: IntCounterVec,
     ended: IntCounterVec,
     to_client: IntCounter,
     to_upstream: IntCounter,
-    uncontrolled: IntCounter,
 }
 
 impl Default for Metrics {
@@ -58,6 +58,7 @@ impl Metrics {
         let bytes = counters("bytes_total", "Bytes passed on.", "direction");
         let inner = Inner {
             connections_open: gauge("connections_open", "Connections of clients that are open."),
+            connections_max: gauge("connections_max", "Connections of clients that may be open."),
             connections: counter("connections_total", "Connections of clients taken."),
             accept_errors: counter(
                 "accept_errors_total",
@@ -67,10 +68,6 @@ impl Metrics {
             ended: counters("ended_total", "Connections that were served and ended.", "how"),
             to_client: bytes.with_label_values(&["to_client"]),
             to_upstream: bytes.with_label_values(&["to_upstream"]),
-            uncontrolled: counter(
-                "uncontrolled_total",
-                "TCP connections that could not be put under a controller and stayed plain.",
-            ),
             registry,
         };
         Self(Arc::new(inner))
@@ -87,6 +84,10 @@ impl Metrics {
         OpenConnection(self.clone())
     }
 
+    pub(crate) fn set_max(&self, connections: usize) {
+        self.0.connections_max.set(i64::try_from(connections).unwrap_or(i64::MAX));
+    }
+
     pub(crate) fn accept_failed(&self) {
         self.0.accept_errors.inc();
     }
@@ -97,10 +98,6 @@ impl Metrics {
 
     pub(crate) fn ended(&self, how: &str) {
         self.0.ended.with_label_values(&[how]).inc();
-    }
-
-    pub(crate) fn stayed_plain(&self) {
-        self.0.uncontrolled.inc();
     }
 
     pub(crate) fn to_client(&self) -> &IntCounter {

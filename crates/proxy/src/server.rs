@@ -72,7 +72,9 @@ impl Proxy {
             return Err(ProxyError::Passed(address));
         }
         let addresses = config.listen.clone();
-        Ok(Self { listeners, addresses, config, metrics: Metrics::new() })
+        let metrics = Metrics::new();
+        metrics.set_max(config.limits.connections);
+        Ok(Self { listeners, addresses, config, metrics })
     }
 
     /// Where it listens.

@@ -10,7 +10,7 @@ use cellpace_tcp::{DriverKind, FlowHandle, KernelConnection, KernelDriver};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::finder::Finder;
-use crate::{AdoptedConnection, AttacherError, ClosedConnection, ConnectionWatcher};
+use crate::{AdoptedConnection, AttacherError, ClosedConnection, ConnectionWatcher, PlainReason};
 
 /// How often ended connections are looked for.
 const LOOK: Duration = Duration::from_millis(100);
@@ -139,12 +139,13 @@ impl<W: ConnectionWatcher> Attacher<W> {
         // It worked a moment ago, and is for information only.
         let Ok(now) = self.attachment.missed() else { return };
         let before = std::mem::replace(&mut self.missed, now);
-        for (now, before, why) in [
-            (now.unannounced, before.unannounced, "too many at once"),
-            (now.full, before.full, "too many sockets are under control"),
-            (now.refused, before.refused, "the kernel driver was removed"),
+        for (now, before, reason, why) in [
+            (now.unannounced, before.unannounced, PlainReason::Late, "too many at once"),
+            (now.full, before.full, PlainReason::Limit, "too many sockets are under control"),
+            (now.refused, before.refused, PlainReason::Driver, "the kernel driver was removed"),
         ] {
             if now > before {
+                self.watcher.missed(reason, now - before);
                 (self.warn)(&format!("{} connections stay plain: {why}", now - before));
             }
         }

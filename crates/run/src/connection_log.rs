@@ -78,6 +78,11 @@ impl PlainConnections {
         *self.counts().entry(reason).or_default() += count;
     }
 
+    /// Returns how many had this reason.
+    pub fn count(&self, reason: PlainReason) -> u64 {
+        self.counts().get(&reason).copied().unwrap_or(0)
+    }
+
     /// Returns the reasons that there were, with their counts.
     pub fn list(&self) -> Vec<(PlainReason, u64)> {
         self.counts().iter().map(|(reason, count)| (*reason, *count)).collect()
@@ -143,6 +148,7 @@ impl ConnectionWatcher for ConnectionLog {
             live.opened(NewConnection {
                 number: connection.flow,
                 name: shown_addresses(connection),
+                controller: self.cc.as_str().into(),
                 driver: flow.driver().name(),
                 source: Box::new(flow.clone()),
             });
@@ -164,6 +170,10 @@ impl ConnectionWatcher for ConnectionLog {
             let which = connection.map_or_else(|| "a new connection".to_owned(), shown_addresses);
             print(&format!("{which} stays without a controller: {why}"));
         }
+    }
+
+    fn missed(&mut self, reason: PlainReason, count: u64) {
+        self.plain.add(reason, count);
     }
 
     fn look(&mut self) {

@@ -60,13 +60,13 @@ mod readings {
     use std::collections::HashMap;
     use std::fmt::Write;
     use std::net::SocketAddr;
+    use std::sync::Arc;
     use std::thread;
     use std::time::{Duration, Instant};
 
     use cellpace_kernel::native::{NativeController, SocketState, Watch};
     use cellpace_live::{
-        ConnectionFigures, LiveConnection, LiveConnections, MetricFamily, NewConnection,
-        SampleHistogram, SharedFigures,
+        ConnectionFigures, LiveConnection, LiveConnections, NewConnection, SharedFigures,
     };
     use serde_json::{Value, json};
 
@@ -83,15 +83,8 @@ mod readings {
         args.dashboard.check()?;
         let native = NativeController::of(&args.cc).ok_or_else(without_program)?;
         let watch = Watch::open(native, ours(native, &args.name)).map_err(CommandError::failed)?;
-        let samples = Samples::new();
-        let metrics = samples.clone();
-        let dashboard = args.dashboard.open(
-            "kernel",
-            args.cc.clone(),
-            Some(Box::new(move || metrics.families())),
-            args.verbosity,
-        )?;
-        let mut shown = Shown::new(dashboard.as_ref().map(OpenDashboard::connections));
+        let dashboard = args.dashboard.open("kernel", args.cc.clone(), None, args.verbosity)?;
+        let mut shown = Shown::new(&args.cc, dashboard.as_ref().map(OpenDashboard::connections));
         let lines = match &args.json {
             Some(path) if !is_stdout(path) => Some(append("--json", path, Vec::new())?),
             _ => None,
@@ -100,7 +93,6 @@ mod readings {
         let mut left = args.count;
         while !interrupted() {
             let sockets = watch.read().map_err(CommandError::failed)?;
-            samples.take(&args.cc, &sockets);
             shown.update(&sockets);
             let is_read = match &lines {
                 Some(lines) => {
@@ -137,66 +129,17 @@ mod readings {
         }
     }
 
-    /// Histograms of what the readings have found, by controller.
-    #[derive(Clone)]
-    struct Samples {
-        queue: SampleHistogram,
-        window: SampleHistogram,
-        base: SampleHistogram,
-    }
-
-    impl Samples {
-        fn new() -> Self {
-            let seconds = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0];
-            let packets = [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0];
-            let new = |name: &str, help: &str, bounds: &[f64]| {
-                SampleHistogram::new(name, help, "controller", bounds)
-            };
-            Self {
-                queue: new(
-                    "cellpace_kernel_queue_delay_seconds",
-                    "Queueing delay that the last ack of each socket had shown, at each reading.",
-                    &seconds,
-                ),
-                window: new(
-                    "cellpace_kernel_window_packets",
-                    "Congestion window of each socket, at each reading.",
-                    &packets,
-                ),
-                base: new(
-                    "cellpace_kernel_base_rtt_seconds",
-                    "Base RTT of each socket, at each reading.",
-                    &seconds,
-                ),
-            }
-        }
-
-        fn take(&self, controller: &str, sockets: &[SocketState]) {
-            for socket in sockets.iter().filter(|socket| socket.base_us > 0) {
-                self.queue.observe(controller, f64::from(socket.queue_us) / 1e6);
-                self.window.observe(controller, f64::from(socket.window));
-                self.base.observe(controller, f64::from(socket.base_us) / 1e6);
-            }
-        }
-
-        fn families(&self) -> Vec<MetricFamily> {
-            [&self.queue, &self.window, &self.base]
-                .into_iter()
-                .flat_map(SampleHistogram::families)
-                .collect()
-        }
-    }
-
     /// The sockets that the dashboard has.
     struct Shown {
+        controller: Arc<str>,
         connections: Option<LiveConnections>,
         known: HashMap<(SocketAddr, SocketAddr), (u64, SharedFigures)>,
         opened: u64,
     }
 
     impl Shown {
-        fn new(connections: Option<LiveConnections>) -> Self {
-            Self { connections, known: HashMap::new(), opened: 0 }
+        fn new(controller: &str, connections: Option<LiveConnections>) -> Self {
+            Self { controller: controller.into(), connections, known: HashMap::new(), opened: 0 }
         }
 
         fn update(&mut self, sockets: &[SocketState]) {
@@ -210,6 +153,7 @@ mod readings {
                     connections.opened(NewConnection {
                         number: self.opened,
                         name: format!("{} - {}", socket.local, socket.remote),
+                        controller: self.controller.clone(),
                         driver: "kernel",
                         source: Box::new(figures.clone()),
                     });

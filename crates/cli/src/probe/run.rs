@@ -143,7 +143,13 @@ impl ShownProbe {
             (0..).zip(&figures).zip(ways).filter(|(_, (_, is_sent))| *is_sent)
         {
             let (name, source) = (name.to_owned(), Box::new(figures.clone()));
-            open.connections().opened(NewConnection { number, name, driver: "", source });
+            open.connections().opened(NewConnection {
+                number,
+                name,
+                controller: "".into(),
+                driver: "",
+                source,
+            });
         }
         Ok(Some(Self { open, figures, size: plan.size.into() }))
     }

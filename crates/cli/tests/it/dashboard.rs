@@ -163,7 +163,7 @@ fn a_link_shows_its_flows_in_both_directions() {
             break;
         }
     }
-    assert!(dashboard.metrics()["cellpace_queue_delay_seconds"] >= 0.0);
+    assert!(dashboard.metrics()["cellpace_delivered_bytes_total"] > 0.0);
     folder.write("stop", "");
     while let Some((name, _)) = events.next() {
         if name == "end" {

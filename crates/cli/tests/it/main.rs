@@ -41,6 +41,8 @@ mod mdi;
 mod mdi_flat;
 mod mdi_imitation;
 mod mdi_show;
+#[cfg(target_os = "linux")]
+mod metrics;
 mod packaging;
 mod paper;
 #[cfg(target_os = "linux")]

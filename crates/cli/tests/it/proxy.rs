@@ -428,7 +428,7 @@ fn figures_for_prometheus() {
     for (name, value) in [
         ("connections_open", 1.0),
         ("connections_total", 1.0),
-        ("uncontrolled_total", 0.0),
+        ("connections_max", 1024.0),
         ("bytes_total{direction=\"to_client\"}", 4.0),
         ("bytes_total{direction=\"to_upstream\"}", 4.0),
         ("accept_errors_total", 0.0),
@@ -436,9 +436,12 @@ fn figures_for_prometheus() {
         assert_eq!(figures.get(format!("cellpace_proxy_{name}").as_str()), Some(&value), "{name}");
     }
     for (name, value) in [("connections_open", 1.0), ("lost_packets_total", 0.0)] {
-        let name = format!("cellpace_{name}{{command=\"proxy\"}}");
+        let name =
+            format!("cellpace_{name}{{command=\"proxy\",controller=\"pace\",driver=\"gate\"}}");
         assert_eq!(figures.get(name.as_str()), Some(&value), "{name}");
     }
+    let uncontrolled = "cellpace_uncontrolled_total{command=\"proxy\",reason=\"driver\"}";
+    assert_eq!(figures.get(uncontrolled), Some(&0.0));
     assert_eq!(curl(&["-f", &url.replace("metrics", "x")]).status.code(), Some(22), "404");
 }
 

@@ -217,7 +217,13 @@ impl Scene {
             let source = SharedFigures::default();
             let name = format!("192.0.2.1:443 <- 198.51.100.{}:{}", number % 256, 10_000 + number);
             let shown = Box::new(Shown(source.clone()));
-            connections.opened(NewConnection { number, name, driver: "gate", source: shown });
+            connections.opened(NewConnection {
+                number,
+                name,
+                controller: "copa".into(),
+                driver: "gate",
+                source: shown,
+            });
             source
         };
         let sources: Vec<_> = (1..=count).map(open).collect();

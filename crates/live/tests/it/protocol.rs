@@ -40,7 +40,13 @@ impl Served {
     fn open(&self, number: u64) -> SharedFigures {
         let source = SharedFigures::default();
         let name = format!("127.0.0.1:80 <- 127.0.0.1:{number}");
-        let new = NewConnection { number, name, driver: "gate", source: Box::new(source.clone()) };
+        let new = NewConnection {
+            number,
+            name,
+            controller: "copa".into(),
+            driver: "gate",
+            source: Box::new(source.clone()),
+        };
         self.connections.opened(new);
         source
     }

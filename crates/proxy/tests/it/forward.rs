@@ -49,7 +49,7 @@ fn twenty_at_once_arrive_whole() {
         }
     });
     proxy.await_metric("cellpace_proxy_ended_total{how=\"finished\"} 20");
-    proxy.await_metric("cellpace_proxy_uncontrolled_total 0");
+    assert_eq!(*proxy.uncontrolled.lock().unwrap(), 0);
 }
 
 #[test]

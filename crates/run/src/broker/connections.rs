@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use cellpace_os::socket::{state_of_tcp, tcp_state};
 use cellpace_tcp::{
-    FlowControl, FlowHandle, FlowOutcome, NewFlow, PlacementReason, ProgramSocket, RemoteSocket,
-    SocketOwner, TcpError,
+    FlowControl, FlowHandle, FlowOutcome, NewFlow, ProgramSocket, RemoteSocket, SocketOwner,
+    TcpError,
 };
 use rustix::process::Pid;
 
@@ -132,7 +132,7 @@ impl Connections {
 
     /// Reports a connection that stays without a controller because of an error.
     pub(super) fn note_refused(&self, connection: &AdoptedConnection, error: &TcpError) {
-        let reason = plain_reason(error);
+        let reason = PlainReason::of(error);
         let why = match error {
             TcpError::NotPlaced(why) => why.to_string(),
             _ => reason.text().to_owned(),
@@ -260,18 +260,6 @@ impl ConnectionFlow {
             driver: self.handle.driver(),
             driver_reason: self.handle.driver_reason().cloned(),
         }
-    }
-}
-
-fn plain_reason(error: &TcpError) -> PlainReason {
-    match error {
-        TcpError::NotPlaced(PlacementReason::NotOpen) => PlainReason::NotOpen,
-        TcpError::NotPlaced(_) => PlainReason::Driver,
-        TcpError::Setup { what: "flows", .. } => PlainReason::Limit,
-        TcpError::Setup { source, .. } if source.raw_os_error() == Some(libc::ECANCELED) => {
-            PlainReason::Late
-        }
-        _ => PlainReason::Resources,
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cellpace_tcp::{DriverKind, FlowHandle, FlowOutcome, FlowStats, PlacementReason};
+use cellpace_tcp::{DriverKind, FlowHandle, FlowOutcome, FlowStats, PlacementReason, TcpError};
 
 /// A connection that was taken over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +56,23 @@ pub enum PlainReason {
 }
 
 impl PlainReason {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Limit, Self::Resources, Self::Late, Self::Driver, Self::NotOpen, Self::NotPreloaded];
+
+    /// Returns the reason of an error that leaves a connection plain.
+    pub fn of(error: &TcpError) -> Self {
+        match error {
+            TcpError::NotPlaced(PlacementReason::NotOpen) => Self::NotOpen,
+            TcpError::NotPlaced(_) => Self::Driver,
+            TcpError::Setup { what: "flows", .. } => Self::Limit,
+            TcpError::Setup { source, .. } if source.raw_os_error() == Some(libc::ECANCELED) => {
+                Self::Late
+            }
+            _ => Self::Resources,
+        }
+    }
+
     /// A word for figures.
     pub fn word(self) -> &'static str {
         match self {
@@ -102,6 +119,11 @@ pub trait ConnectionWatcher: Send {
         why: &str,
     ) {
         let _ = (connection, reason, why);
+    }
+
+    /// So many connections stay without a controller of which nothing else is known.
+    fn missed(&mut self, reason: PlainReason, count: u64) {
+        let _ = (reason, count);
     }
 
     /// Called several times a second while there are connections.

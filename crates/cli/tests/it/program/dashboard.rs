@@ -72,7 +72,7 @@ impl Dashboard {
         );
         let rows = state["rows"].as_array().unwrap().len();
         assert_eq!(state["summary"]["open"], rows);
-        assert!(self.metrics().contains_key("cellpace_connections_open"));
+        assert_eq!(self.metrics()["cellpace_build_info"], 1.0);
         let mut events = Events::of(self, "");
         assert_eq!(events.next().unwrap().1["command"], command);
         assert_eq!(events.next().unwrap().0, "flows");

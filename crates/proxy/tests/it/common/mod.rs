@@ -28,6 +28,7 @@ pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) metrics: Metrics,
     pub(crate) closed: Arc<Mutex<Vec<String>>>,
+    pub(crate) uncontrolled: Arc<Mutex<u64>>,
     stop: watch::Sender<StopUrgency>,
     ended: mpsc::Receiver<ProxyOutcome>,
     thread: Option<JoinHandle<()>>,
@@ -50,20 +51,24 @@ impl Running {
         let (ended_sender, ended) = mpsc::channel();
         let closed = Arc::new(Mutex::new(Vec::new()));
         let log = closed.clone();
+        let uncontrolled = Arc::new(Mutex::new(0));
+        let plain = uncontrolled.clone();
         let thread = std::thread::spawn(move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let report = move |notice: Notice| {
-                if let Notice::Closed(closed) = notice {
+            let report = move |notice: Notice| match notice {
+                Notice::Closed(closed) => {
                     let how = closed.how.map_or_else(|e| e.to_string(), |how| how.word().into());
                     log.lock().unwrap().push(format!("{} {how}", closed.client));
                 }
+                Notice::Uncontrolled(_) => *plain.lock().unwrap() += 1,
+                _ => {}
             };
             let ended = runtime.block_on(proxy.run(stopped, report)).unwrap();
             runtime.shutdown_background();
             let _ = ended_sender.send(ended);
         });
-        Self { address, metrics, closed, stop, ended, thread: Some(thread) }
+        Self { address, metrics, closed, uncontrolled, stop, ended, thread: Some(thread) }
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
