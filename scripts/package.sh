@@ -48,7 +48,7 @@ debian() {
     done
     cp packaging/debian/cellpace-kernel.service packaging/debian/run-cellpace-bpf.mount $root/usr/lib/systemd/system/
     cp packaging/systemd/*.socket $root/usr/lib/systemd/system/
-    cp packaging/systemd/*.env $root/etc/cellpace/
+    cp packaging/systemd/*.env packaging/systemd/*.conf $root/etc/cellpace/
     cargo deb --quiet --no-build --no-strip --package cellpace --output out/package/
 }
 

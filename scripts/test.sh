@@ -97,6 +97,7 @@ slow_suites() {
     slow "seventy packets over chains" slow_tests cellpace-sim chains::
     slow "real time: TCP, proxies, probes, the kernel driver" \
         slow_tests cellpace above_tcp:: attach:: kernel_mdi:: pep:: probe::
+    slow "the proxy under a booted systemd" booted
     slow "the emulated link on every real trace" slow_tests cellpace link::
     slow "every scenario of conform, under the kernel's CUBIC and BBR" slow_tests cellpace conform::
     slow "real programs under a controller" real_programs
@@ -147,6 +148,12 @@ java() {
 real_programs() {
     servers || say "servers that are missing are not tested"
     slow_tests cellpace real_programs::
+}
+
+# Half a minute of real time.
+booted() {
+    packages systemd-container || say "without it nothing boots"
+    slow_tests cellpace booted::
 }
 
 # Eleven minutes of real time. The first argument is a file for what is found.

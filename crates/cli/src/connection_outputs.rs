@@ -111,7 +111,6 @@ impl ConnectionOutputs {
         let json = self.open_json()?;
         let log = ConnectionLog {
             command,
-            cc: cc.to_string(),
             command_line: command_line(),
             // The proxy has lines of its own, of both sides of a connection.
             lines: (self.verbosity.is_verbose() && command != LoggingCommand::Proxy)

@@ -46,6 +46,7 @@ mod catalogue;
 mod cc;
 mod compare;
 mod complaint;
+mod config_file;
 mod conform;
 mod connection_outputs;
 mod dashboard;
@@ -73,6 +74,7 @@ mod probe;
 mod progress;
 mod proxy;
 mod proxy_log;
+mod proxy_reload;
 mod queue;
 mod report;
 mod result_files;
@@ -90,6 +92,9 @@ use std::process::ExitCode;
 use cellpace_cc::ControllerInfo;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::config_file::ConfigFile;
+use crate::error::CommandError;
 
 /// Congestion control for cellular and other fast-changing networks.
 #[derive(Debug, Parser)]
@@ -162,19 +167,28 @@ enum Command {
 pub fn main_with(own: &'static [ControllerInfo]) -> ExitCode {
     cellpace_cc::register(own).unwrap_or_else(|error| panic!("{error}"));
     let args = arguments::with_negative_values(std::env::args_os());
-    let cli = match Cli::try_parse_from(&args) {
-        Ok(cli) => cli,
-        Err(error) => return refuse(&args, error),
+    let (args, config) = match config_file::with_config(args) {
+        Ok(read) => read,
+        Err(error) => return complain(&error),
     };
-    let code = run_command(cli.command).unwrap_or_else(|error| {
-        output::complain(&error.to_string());
-        error.exit_code()
-    });
+    let mut cli = match Cli::try_parse_from(&args) {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&args, config.as_ref(), error),
+    };
+    if let Command::Proxy(args) = &mut cli.command {
+        args.file = config;
+    }
+    let code = run_command(cli.command).unwrap_or_else(|error| complain(&error));
     line_writer::finish_streams();
     code
 }
 
-fn run_command(command: Command) -> Result<ExitCode, error::CommandError> {
+fn complain(error: &CommandError) -> ExitCode {
+    output::complain(&error.to_string());
+    error.exit_code()
+}
+
+fn run_command(command: Command) -> Result<ExitCode, CommandError> {
     match command {
         Command::Compare(args) => compare::run(&args),
         Command::Sim(args) => sim::run(&args),
@@ -191,7 +205,10 @@ fn run_command(command: Command) -> Result<ExitCode, error::CommandError> {
         Command::Send(args) => transfer::run_send(&args),
         Command::Recv(args) => transfer::run_recv(&args),
         Command::Key(args) => key::run(&args),
-        Command::Proxy(args) => proxy::run(&args),
+        Command::Proxy(args) => {
+            let file = args.file.clone();
+            proxy::run(&args).map_err(|error| config_file::located(error, file.as_ref()))
+        }
         Command::Kernel(command) => kernel::run(&command),
         Command::Attach(args) => attach::run(&args),
         Command::Paper(command) => paper::run(&command),
@@ -202,7 +219,11 @@ fn run_command(command: Command) -> Result<ExitCode, error::CommandError> {
 }
 
 /// Prints what is wrong with the command line, or the help that it asks for.
-fn refuse(args: &[OsString], mut error: clap::Error) -> ExitCode {
+fn refuse(args: &[OsString], config: Option<&ConfigFile>, mut error: clap::Error) -> ExitCode {
+    let line = config_file::first_line(&error);
+    if let Some(located) = config.map(|file| file.located(&line)).filter(|text| *text != line) {
+        return complain(&CommandError::usage(located));
+    }
     let Some(advice) = arguments::advice(args, &error) else {
         // No option of ours is ever meant as a value behind `--`.
         if is_about_values(&error) {
@@ -210,9 +231,7 @@ fn refuse(args: &[OsString], mut error: clap::Error) -> ExitCode {
         }
         error.exit()
     };
-    let error = error::CommandError::usage(advice);
-    output::complain(&error.to_string());
-    error.exit_code()
+    complain(&CommandError::usage(advice))
 }
 
 /// Whether clap would suggest to write an option that it does not know behind `--`.

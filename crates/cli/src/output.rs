@@ -145,7 +145,7 @@ pub(crate) fn event_writer(
     let cc = cc.to_string();
     let lines = append("--events", path, EventLog::<File>::header(path, program, &cc))?;
     let log = EventLog::headless(Box::new(lines.clone()) as Box<dyn Write + Send>, path);
-    let writer = EventWriter::start(log, &cc, Duration::from_nanos(every.as_nanos()));
+    let writer = EventWriter::start(log, Duration::from_nanos(every.as_nanos()));
     let writer =
         writer.map_err(|error| CommandError::failed(format!("starting a thread: {error}")))?;
     Ok(Some((writer, lines)))

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,11 +20,13 @@ use cellpace_proxy::{
 };
 use cellpace_run::{LoggingCommand, PlainReason};
 use cellpace_tcp::TcpError;
-use clap::{ArgGroup, Args, ValueEnum};
+use clap::{ArgGroup, Args, FromArgMatches, ValueEnum};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::address::resolve_problem;
+use crate::arguments::with_negative_values;
+use crate::config_file::{ConfigFile, first_line, located, with_config};
 use crate::connection_outputs::{ConnectionOutputs, OpenOutputs};
 use crate::error::CommandError;
 use crate::experiment_options::{ExperimentOptions, ReadExperiment};
@@ -33,6 +35,7 @@ use crate::options::{Verbosity, span, whole};
 use crate::output::print;
 use crate::progress::{check_runtime, service_exit_code};
 use crate::proxy_log::ProxyLog;
+use crate::proxy_reload::Reload;
 
 /// Arguments of `cellpace proxy`.
 #[derive(Debug, Args)]
@@ -47,6 +50,13 @@ plain TCP. SIGTERM and Ctrl-C let open connections end for up to --drain; a seco
 
 Exit code: 0 after SIGTERM, which is how services end; 130 after Ctrl-C; 1 if connections were cut.")]
 pub(crate) struct ProxyArgs {
+    /// Read options from a file, one on a line as on the command line, # for comments; SIGHUP reads it
+    /// again
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// What stands in it.
+    #[arg(skip)]
+    pub(crate) file: Option<ConfigFile>,
     /// Where clients connect; a port alone is one of the loopback interface; repeatable
     #[arg(long, required = true, value_name = "ADDR:PORT", value_parser = listen)]
     listen: Vec<SocketAddr>,
@@ -222,6 +232,20 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, CommandError> {
     }
 }
 
+/// The configuration that the arguments of this process and the file that they name ask for now.
+fn config_again() -> Result<(ProxyConfig, ConfigFile), CommandError> {
+    let (args, file) = with_config(with_negative_values(std::env::args_os()))?;
+    let file = file.ok_or_else(|| CommandError::failed("--config is not among the arguments"))?;
+    let command = ProxyArgs::augment_args(clap::Command::new("proxy"));
+    let read = command.try_get_matches_from(args.into_iter().skip(1));
+    let read = read.and_then(|matches| ProxyArgs::from_arg_matches(&matches));
+    let args = read.map_err(|error| CommandError::usage(file.located(&first_line(&error))))?;
+    let checked = check(&args).and_then(|()| check_target(&args));
+    // An experiment goes on as it began.
+    let config = checked.and_then(|()| config(&args, None));
+    Ok((config.map_err(|error| located(error, Some(&file)))?, file))
+}
+
 /// A name that has no address now would only fail later, for every client, and a target that is the
 /// proxy itself would have it connect to itself without end.
 fn check_target(args: &ProxyArgs) -> Result<(), CommandError> {
@@ -390,6 +414,7 @@ async fn serve(
     let (stop, stopped) = watch::channel(StopUrgency::No);
     // Before anything is printed: who waits for that may stop us from then on.
     let signals = EndSignals::new()?;
+    let reload = Reload::new(args.file.as_ref(), experiment.is_some())?;
     let passed =
         passed_listeners().map_err(|error| CommandError::failed(format!("LISTEN_FDS: {error}")))?;
     let proxy = Proxy::bind(config, passed).map_err(|error| not_bound(&error))?;
@@ -405,6 +430,10 @@ async fn serve(
     let experiment = experiment.map(|read| read.open(args.outputs.verbosity)).transpose()?;
     let experiment = experiment.map(Arc::new);
     let metrics = proxy.metrics();
+    if let Some(reload) = reload {
+        let verbosity = args.outputs.verbosity;
+        tokio::spawn(reload.run(config_again, proxy.reconfigure(), metrics.clone(), verbosity));
+    }
     let counted = experiment.clone();
     let more_metrics = Box::new(move || {
         let mut families = metrics.families();

@@ -78,6 +78,7 @@ impl FollowedFlow {
             stats: flow.stats(),
             outcome,
             cut: outcome.is_none(),
+            controller: flow.controller().clone(),
             driver: flow.driver(),
             driver_reason: flow.driver_reason().cloned(),
         }

@@ -64,18 +64,24 @@ pub fn prefer_second_listener(listener: &TcpListener) -> io::Result<()> {
 pub enum ServiceState {
     /// It serves.
     Ready,
+    /// It reads its configuration again, and serves.
+    Reloading,
     /// It was asked to end.
     Stopping,
 }
 
 /// Tells the service manager, where there is one (`NOTIFY_SOCKET`, sd_notify(3)).
 pub fn tell(state: ServiceState) {
-    let state = match state {
-        ServiceState::Ready => NotifyState::Ready,
-        ServiceState::Stopping => NotifyState::Stopping,
+    let states = match state {
+        ServiceState::Ready => vec![NotifyState::Ready],
+        ServiceState::Stopping => vec![NotifyState::Stopping],
+        ServiceState::Reloading => {
+            let since = NotifyState::monotonic_usec_now().ok();
+            [NotifyState::Reloading].into_iter().chain(since).collect()
+        }
     };
     // A manager that does not listen is no reason to stop serving.
-    let _ = sd_notify::notify(&[state]);
+    let _ = sd_notify::notify(&states);
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,8 @@ const MAX_REMEMBERED: usize = 4096;
 /// All clients, each a network.
 #[derive(Debug)]
 pub(crate) struct ProxyClients {
-    /// Maximum number of concurrent connections of one client.
-    most: Option<usize>,
+    /// Maximum number of concurrent connections of one client; the greatest number where there is none.
+    most: AtomicUsize,
     known: Mutex<HashMap<ClientNetwork, ProxyClient>>,
 }
 
@@ -47,7 +48,13 @@ pub(crate) struct ConnectionPlace {
 
 impl ProxyClients {
     pub(crate) fn new(most: Option<usize>) -> Arc<Self> {
+        let most = AtomicUsize::new(most.unwrap_or(usize::MAX));
         Arc::new(Self { most, known: Mutex::default() })
+    }
+
+    /// From now on a client may have so many; those that are open stay.
+    pub(crate) fn limit(&self, most: Option<usize>) {
+        self.most.store(most.unwrap_or(usize::MAX), Ordering::Relaxed);
     }
 
     /// Returns a place for one more connection; `None` when the client has the maximum number.
@@ -55,7 +62,7 @@ impl ProxyClients {
         let client = ClientNetwork::of_ip(from);
         let mut known = self.lock();
         let found = known.entry(client).or_default();
-        if self.most.is_some_and(|most| found.open >= most) {
+        if found.open >= self.most.load(Ordering::Relaxed) {
             return None;
         }
         found.open += 1;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use cellpace_tcp::RelayEngine;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -32,16 +33,19 @@ use crate::trial::{ArmControl, Part, Trials};
 /// Delay of the answer to a wrong password.
 const FAILURE: Duration = Duration::from_secs(1);
 
-/// What all connections share.
+/// What all connections share that began under one configuration.
+#[derive(Clone)]
 pub(crate) struct ProxyShared {
     pub(crate) config: ProxyConfig,
-    pub(crate) trials: Trials,
+    pub(crate) trials: Arc<Trials>,
+    /// Relays the data of all of them.
+    pub(crate) engine: RelayEngine,
     pub(crate) metrics: Metrics,
     pub(crate) report: NoticeSink,
-    pub(crate) flows: AtomicU64,
-    pub(crate) cut: AtomicU64,
+    pub(crate) flows: Arc<AtomicU64>,
+    pub(crate) cut: Arc<AtomicU64>,
     /// Maximum number of concurrent connections since memory was last given back.
-    pub(crate) peak: AtomicUsize,
+    pub(crate) peak: Arc<AtomicUsize>,
     pub(crate) clients: Arc<ProxyClients>,
     /// Whether nearly all places are taken.
     pub(crate) crowded: watch::Sender<bool>,

@@ -30,5 +30,5 @@ pub use error::{ConnectionError, ProxyError};
 pub use metrics::Metrics;
 pub use network::AddressRange;
 pub use notice::{ConnectionEnd, ControlledFlow, Notice, ServedConnection, StopUrgency};
-pub use server::{Proxy, ProxyOutcome};
+pub use server::{Proxy, ProxyOutcome, Reconfigure};
 pub use trial::{Treatment, Trial};

@@ -16,6 +16,7 @@ struct Inner {
     registry: Registry,
     connections_open: IntGauge,
     connections_max: IntGauge,
+    config_read: IntGauge,
     connections: IntCounter,
     accept_errors: IntCounter,
     refused: IntCounterVec,
@@ -59,6 +60,10 @@ impl Metrics {
         let inner = Inner {
             connections_open: gauge("connections_open", "Connections of clients that are open."),
             connections_max: gauge("connections_max", "Connections of clients that may be open."),
+            config_read: gauge(
+                "config_last_reload_successful",
+                "Whether the configuration could be read when it last was: 1 or 0.",
+            ),
             connections: counter("connections_total", "Connections of clients taken."),
             accept_errors: counter(
                 "accept_errors_total",
@@ -70,12 +75,18 @@ impl Metrics {
             to_upstream: bytes.with_label_values(&["to_upstream"]),
             registry,
         };
+        inner.config_read.set(1);
         Self(Arc::new(inner))
     }
 
     /// Returns the figures of now.
     pub fn families(&self) -> Vec<MetricFamily> {
         self.0.registry.gather()
+    }
+
+    /// The configuration was read again, or could not be.
+    pub fn reloaded(&self, is_read: bool) {
+        self.0.config_read.set(is_read.into());
     }
 
     pub(crate) fn accepted(&self) -> OpenConnection {

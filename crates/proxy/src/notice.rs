@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cellpace_experiment::ConnectionRecord;
@@ -96,7 +97,7 @@ pub enum Notice {
     Uncontrolled(TcpError),
 }
 
-pub(crate) type NoticeSink = Box<dyn Fn(Notice) + Send + Sync>;
+pub(crate) type NoticeSink = Arc<dyn Fn(Notice) + Send + Sync>;
 
 /// Waits until it is at least that urgent.
 pub(crate) async fn at_least(stop: &mut watch::Receiver<StopUrgency>, urgency: StopUrgency) {

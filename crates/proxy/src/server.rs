@@ -2,8 +2,9 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cellpace_os::service::prefer_second_listener;
@@ -11,7 +12,7 @@ use cellpace_tcp::{RelayEngine, trim_memory};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::clients::ProxyClients;
 use crate::config::{ProxyConfig, ProxyMode};
@@ -19,7 +20,7 @@ use crate::connection::{ProxyShared, serve};
 use crate::error::ProxyError;
 use crate::metrics::Metrics;
 use crate::notice::{Notice, StopUrgency, at_least};
-use crate::trial::Trials;
+use crate::trial::{Trial, Trials};
 
 /// Length of the kernel's backlog, which the kernel cuts to its own limit.
 const BACKLOG: i32 = 4096;
@@ -41,8 +42,21 @@ pub struct ProxyOutcome {
 pub struct Proxy {
     listeners: Vec<Listener>,
     addresses: Vec<SocketAddr>,
-    config: ProxyConfig,
+    config: watch::Sender<ProxyConfig>,
     metrics: Metrics,
+}
+
+/// Changes the configuration of a proxy that runs.
+#[derive(Debug, Clone)]
+pub struct Reconfigure(watch::Sender<ProxyConfig>);
+
+impl Reconfigure {
+    /// Has connections from now on served by `config`. Those that are open keep theirs, the listeners stay
+    /// as they are, and where there are more connections than may be, new ones, but for one at each listener, wait
+    /// until enough have ended.
+    pub fn set(&self, config: ProxyConfig) {
+        self.0.send_modify(|now| *now = ProxyConfig { listen: now.listen.clone(), ..config });
+    }
 }
 
 impl Proxy {
@@ -74,7 +88,7 @@ impl Proxy {
         let addresses = config.listen.clone();
         let metrics = Metrics::new();
         metrics.set_max(config.limits.connections);
-        Ok(Self { listeners, addresses, config, metrics })
+        Ok(Self { listeners, addresses, config: watch::Sender::new(config), metrics })
     }
 
     /// Where it listens.
@@ -86,6 +100,11 @@ impl Proxy {
     pub fn taken_over(&self) -> impl Iterator<Item = SocketAddr> {
         let listeners = self.listeners.iter().zip(&self.addresses);
         listeners.filter(|(listener, _)| listener.origin == Origin::Shared).map(|(_, at)| *at)
+    }
+
+    /// Returns what changes its configuration.
+    pub fn reconfigure(&self) -> Reconfigure {
+        Reconfigure(self.config.clone())
     }
 
     /// What it counts.
@@ -103,50 +122,78 @@ impl Proxy {
         mut stop: watch::Receiver<StopUrgency>,
         report: impl Fn(Notice) + Send + Sync + 'static,
     ) -> io::Result<ProxyOutcome> {
-        let limits = self.config.limits;
+        let mut configs = self.config.subscribe();
+        let config = configs.borrow_and_update().clone();
+        let limits = config.limits;
         let turns = Arc::new(Semaphore::new(limits.connections));
         let engine = RelayEngine::new();
-        let shared = Arc::new(ProxyShared {
-            trials: Trials::new(
-                &engine,
-                self.config.trial.clone(),
-                &self.config.flow,
-                self.config.control.client(),
-            ),
-            config: self.config,
+        let shared = ProxyShared {
+            trials: trials(&engine, &config),
+            engine,
+            config,
             metrics: self.metrics,
-            report: Box::new(report),
-            flows: AtomicU64::new(0),
-            cut: AtomicU64::new(0),
-            peak: AtomicUsize::new(0),
+            report: Arc::new(report),
+            flows: Arc::default(),
+            cut: Arc::default(),
+            peak: Arc::default(),
             clients: ProxyClients::new(limits.per_client),
             crowded: watch::Sender::new(false),
-        });
+        };
+        let cut = shared.cut.clone();
+        let (newest, current) = watch::channel(Arc::new(shared));
         // What connections see: `Now` also comes when the time for draining is over.
         let (end, ending) = watch::channel(StopUrgency::No);
-        let (alive, mut all_gone) = mpsc::channel::<()>(1);
+        let (close, closing) = watch::channel(false);
+        let (alive, mut older_gone) = mpsc::channel::<()>(1);
+        let (late, mut late_gone) = mpsc::channel::<()>(1);
+        let is_passed = self.listeners.iter().any(|listener| listener.origin == Origin::Passed);
         for listener in self.listeners {
             tokio::spawn(accept(Acceptor {
                 listener: TcpListener::from_std(listener.socket)?,
                 origin: listener.origin,
-                shared: shared.clone(),
+                current: current.clone(),
                 turns: turns.clone(),
                 stop: ending.clone(),
+                closing: closing.clone(),
                 alive: alive.clone(),
+                late: late.clone(),
             }));
         }
-        drop(alive);
-        at_least(&mut stop, StopUrgency::Drain).await;
+        drop((alive, late));
+        loop {
+            tokio::select! {
+                () = at_least(&mut stop, StopUrgency::Drain) => break,
+                Ok(()) = configs.changed() => {
+                    let config = configs.borrow_and_update().clone();
+                    newest.send_modify(|shared| *shared = Arc::new(shared.under(config, &turns)));
+                }
+            }
+        }
+        let drain = current.borrow().config.limits.drain;
+        let until = Instant::now() + drain;
         end.send_replace(StopUrgency::Drain);
+        if is_passed {
+            // The next process begins when this one has ended: until then, nobody else serves.
+            tokio::select! {
+                _ = older_gone.recv() => {}
+                () = sleep(drain / 2) => {}
+                () = at_least(&mut stop, StopUrgency::Now) => {}
+            }
+        }
+        close.send_replace(true);
+        let mut all_gone = pin!(async {
+            older_gone.recv().await;
+            late_gone.recv().await;
+        });
         let drained = tokio::select! {
-            drained = timeout(limits.drain, all_gone.recv()) => drained.is_ok(),
+            drained = timeout_at(until, &mut all_gone) => drained.is_ok(),
             () = at_least(&mut stop, StopUrgency::Now) => false,
         };
         if !drained {
             end.send_replace(StopUrgency::Now);
-            all_gone.recv().await;
+            all_gone.await;
         }
-        Ok(ProxyOutcome { cut: shared.cut.load(Ordering::Relaxed) })
+        Ok(ProxyOutcome { cut: cut.load(Ordering::Relaxed) })
     }
 }
 
@@ -169,58 +216,79 @@ struct Listener {
 struct Acceptor {
     listener: TcpListener,
     origin: Origin,
-    shared: Arc<ProxyShared>,
+    /// What connections that begin now share.
+    current: watch::Receiver<Arc<ProxyShared>>,
     turns: Arc<Semaphore>,
     stop: watch::Receiver<StopUrgency>,
+    /// No more connections are taken.
+    closing: watch::Receiver<bool>,
     /// Dropped with the last connection of this listener.
     alive: mpsc::Sender<()>,
+    /// The same of connections that were taken while others drained.
+    late: mpsc::Sender<()>,
 }
 
-async fn accept(acceptor: Acceptor) {
-    let mut stop = acceptor.stop.clone();
-    let mut failing = false;
-    loop {
-        let taken = tokio::select! {
-            biased;
-            () = at_least(&mut stop, StopUrgency::Drain) => break,
-            taken = take(&acceptor.listener, &acceptor.turns) => taken,
-        };
-        match taken {
-            Ok(taken) => {
-                failing = false;
-                acceptor.serve(taken);
-            }
-            // An error of this one connection and not of the listener; see accept(2).
-            Err(error) if is_of_the_client(&error) => acceptor.shared.metrics.accept_failed(),
-            Err(error) => {
-                acceptor.shared.metrics.accept_failed();
-                if !failing {
-                    (acceptor.shared.report)(Notice::AcceptFailed(error));
-                }
-                failing = true;
-                // The connection stays in the backlog, so the listener would be ready at once.
-                tokio::select! {
-                    () = at_least(&mut stop, StopUrgency::Drain) => break,
-                    () = sleep(PAUSE) => {}
-                }
-            }
-        }
-    }
-    // What waits in a socket that closes is reset; in one that was passed, it waits for the next process.
+async fn accept(mut acceptor: Acceptor) {
+    acceptor.accept_until(StopUrgency::Drain).await;
+    // What waits in a socket that closes is reset; in one that was passed, it waits for the next process, and is
+    // served here for as long as older connections hold that up.
     if acceptor.origin != Origin::Passed {
-        acceptor.empty_the_backlog();
+        return acceptor.empty_the_backlog();
+    }
+    acceptor.alive = acceptor.late.clone();
+    let mut closing = acceptor.closing.clone();
+    tokio::select! {
+        // An error means that the proxy has ended.
+        _ = closing.wait_for(|closing| *closing) => {}
+        () = acceptor.accept_until(StopUrgency::Now) => {}
     }
 }
 
 impl Acceptor {
+    /// Serves whoever comes, until it is so urgent to stop.
+    async fn accept_until(&self, urgency: StopUrgency) {
+        let mut stop = self.stop.clone();
+        let mut failing = false;
+        loop {
+            let taken = tokio::select! {
+                biased;
+                () = at_least(&mut stop, urgency) => return,
+                taken = take(&self.listener, &self.turns) => taken,
+            };
+            let shared = self.current.borrow().clone();
+            match taken {
+                Ok(taken) => {
+                    failing = false;
+                    self.serve(taken);
+                }
+                // An error of this one connection and not of the listener; see accept(2).
+                Err(error) if is_of_the_client(&error) => shared.metrics.accept_failed(),
+                Err(error) => {
+                    shared.metrics.accept_failed();
+                    if !failing {
+                        (shared.report)(Notice::AcceptFailed(error));
+                    }
+                    failing = true;
+                    // The connection stays in the backlog, so the listener would be ready at once.
+                    tokio::select! {
+                        () = at_least(&mut stop, urgency) => return,
+                        () = sleep(PAUSE) => {}
+                    }
+                }
+            }
+        }
+    }
+
     fn serve(&self, (turn, stream, from): Taken) {
-        let (shared, turns) = (self.shared.clone(), self.turns.clone());
+        let (current, turns) = (self.current.clone(), self.turns.clone());
+        let shared = current.borrow().clone();
         shared.look_at_crowd(&turns);
-        let served = serve(shared.clone(), stream, from, self.stop.clone());
+        let served = serve(shared, stream, from, self.stop.clone());
         let alive = self.alive.clone();
         tokio::spawn(async move {
             served.await;
             drop((turn, alive));
+            let shared = current.borrow().clone();
             shared.look_at_crowd(&turns);
             shared.trim_after_a_peak(&turns);
         });
@@ -240,6 +308,32 @@ impl Acceptor {
 }
 
 impl ProxyShared {
+    /// The same for connections that begin under another configuration.
+    fn under(&self, config: ProxyConfig, turns: &Arc<Semaphore>) -> Self {
+        let (before, now) = (self.config.limits.connections, config.limits.connections);
+        turns.add_permits(now.saturating_sub(before));
+        let fewer = u32::try_from(before.saturating_sub(now)).unwrap_or(u32::MAX);
+        let turns = turns.clone();
+        // Those that are free at once, others as connections end.
+        tokio::spawn(async move {
+            if let Ok(turns) = turns.acquire_many_owned(fewer).await {
+                turns.forget();
+            }
+        });
+        self.metrics.set_max(now);
+        self.clients.limit(config.limits.per_client);
+        let trials = match &self.config.trial {
+            // It goes on as it began.
+            Some(Trial::Experiment { .. }) => self.trials.clone(),
+            Some(Trial::ShareOf(_)) | None => trials(&self.engine, &config),
+        };
+        let trial = match &self.config.trial {
+            trial @ Some(Trial::Experiment { .. }) => trial.clone(),
+            Some(Trial::ShareOf(_)) | None => config.trial.clone(),
+        };
+        Self { config: ProxyConfig { trial, ..config }, trials, ..self.clone() }
+    }
+
     /// Nearly all connections are taken when fewer than an eighth are left, until a quarter is.
     fn look_at_crowd(&self, turns: &Semaphore) {
         let (left, all) = (turns.available_permits(), self.config.limits.connections);
@@ -253,7 +347,7 @@ impl ProxyShared {
 impl ProxyShared {
     /// Gives memory back when seven eighths of many connections have ended.
     fn trim_after_a_peak(&self, turns: &Semaphore) {
-        let open = self.config.limits.connections - turns.available_permits();
+        let open = self.config.limits.connections.saturating_sub(turns.available_permits());
         let peak = self.peak.fetch_max(open, Ordering::Relaxed);
         if peak >= MANY && open <= peak / 8 {
             self.peak.store(open, Ordering::Relaxed);
@@ -263,6 +357,11 @@ impl ProxyShared {
             });
         }
     }
+}
+
+fn trials(engine: &RelayEngine, config: &ProxyConfig) -> Arc<Trials> {
+    let is_client_measured = config.control.client();
+    Arc::new(Trials::new(engine, config.trial.clone(), &config.flow, is_client_measured))
 }
 
 /// Accepts a connection that waits, without waiting for one. Asks the kernel: the runtime may not have heard of

@@ -175,6 +175,7 @@ impl AttachedFlow {
             stats: self.handle.stats(),
             outcome: self.handle.outcome(),
             cut: false,
+            controller: self.handle.controller().clone(),
             driver: DriverKind::Kernel,
             driver_reason: None,
         }

@@ -97,8 +97,6 @@ impl PlainConnections {
 pub struct ConnectionLog {
     /// Whose connections they are.
     pub command: LoggingCommand,
-    /// The controller's text.
-    pub cc: String,
     /// The command line, for those who want to repeat it.
     pub command_line: String,
     /// Where the lines are written.
@@ -148,7 +146,7 @@ impl ConnectionWatcher for ConnectionLog {
             live.opened(NewConnection {
                 number: connection.flow,
                 name: shown_addresses(connection),
-                controller: self.cc.as_str().into(),
+                controller: flow.controller().clone(),
                 driver: flow.driver().name(),
                 source: Box::new(flow.clone()),
             });
@@ -233,7 +231,7 @@ impl ConnectionLog {
             "flow {}: {} under {}{}, {:.3} s, {bytes}{}{}, {} segments sent again, {}",
             connection.flow,
             shown_addresses(connection),
-            self.cc,
+            closed.controller,
             driver_text(closed),
             age.as_secs_f64(),
             rtt("RTT", stats.srtt),
@@ -261,7 +259,7 @@ impl ConnectionLog {
             "schema": format!("cellpace.{}/1", self.command.name()),
             "version": env!("CARGO_PKG_VERSION"),
             "command": self.command_line,
-            "cc": self.cc,
+            "cc": &*closed.controller,
             "driver": closed.driver.name(),
             "driver_reason": closed.driver_reason.as_ref().map(ToString::to_string),
             "flow": connection.flow,

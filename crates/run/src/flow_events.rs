@@ -28,17 +28,12 @@ pub struct EventFlows(SharedFlows);
 
 impl EventWriter {
     /// Begins to write to `log`: events as they come, and the state of each flow at this interval.
-    /// All flows have the controller `cc`.
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start(
-        log: EventLog<Box<dyn Write + Send>>,
-        cc: &str,
-        every: Duration,
-    ) -> io::Result<Self> {
-        let (cc, state_at) = (cc.to_owned(), Instant::now() + every);
-        let flows = WatchedFlows { log, cc, flows: BTreeMap::new(), every, state_at };
+    pub fn start(log: EventLog<Box<dyn Write + Send>>, every: Duration) -> io::Result<Self> {
+        let state_at = Instant::now() + every;
+        let flows = WatchedFlows { log, flows: BTreeMap::new(), every, state_at };
         let flows = Arc::new(Mutex::new(Some(flows)));
         let (theirs, (stop, stopped)) = (EventFlows(flows.clone()), channel());
         let look = move || {
@@ -93,7 +88,6 @@ impl EventFlows {
 
 struct WatchedFlows {
     log: EventLog<Box<dyn Write + Send>>,
-    cc: String,
     flows: BTreeMap<u64, ReportedFlow>,
     /// From one state to the next.
     every: Duration,
@@ -110,17 +104,17 @@ struct ReportedFlow {
 impl WatchedFlows {
     fn closed(&mut self, number: u64) {
         let Some(mut watched) = self.flows.remove(&number) else { return };
-        watched.write_events(&mut self.log, number, &self.cc);
-        watched.write_state(&mut self.log, number, &self.cc);
+        watched.write_events(&mut self.log, number);
+        watched.write_state(&mut self.log, number);
     }
 
     /// Writes the decisions since the last call, and when it is due the state of all connections.
     fn look(&mut self) {
         let is_due = Instant::now() >= self.state_at;
         for (&number, watched) in &mut self.flows {
-            watched.write_events(&mut self.log, number, &self.cc);
+            watched.write_events(&mut self.log, number);
             if is_due {
-                watched.write_state(&mut self.log, number, &self.cc);
+                watched.write_state(&mut self.log, number);
             }
         }
         if is_due {
@@ -139,8 +133,9 @@ impl WatchedFlows {
 }
 
 impl ReportedFlow {
-    fn write_events(&mut self, log: &mut EventLog<Box<dyn Write + Send>>, flow: u64, cc: &str) {
-        let source = EventFlow { run: None, flow, cc };
+    fn write_events(&mut self, log: &mut EventLog<Box<dyn Write + Send>>, flow: u64) {
+        let controller = self.flow.controller().clone();
+        let source = EventFlow { run: None, flow, cc: &controller };
         let missed = self.flow.missed_events();
         if missed > self.missed {
             log.missed(FlowHandle::now(), source, missed - self.missed);
@@ -151,7 +146,7 @@ impl ReportedFlow {
         }
     }
 
-    fn write_state(&self, log: &mut EventLog<Box<dyn Write + Send>>, flow: u64, cc: &str) {
+    fn write_state(&self, log: &mut EventLog<Box<dyn Write + Send>>, flow: u64) {
         let stats = self.flow.stats();
         let metrics = FlowMetrics {
             cwnd: stats.cwnd,
@@ -166,6 +161,7 @@ impl ReportedFlow {
                 unsent: stats.tcp_unsent,
             }),
         };
-        log.metrics(FlowHandle::now(), EventFlow { run: None, flow, cc }, &metrics);
+        let source = EventFlow { run: None, flow, cc: self.flow.controller() };
+        log.metrics(FlowHandle::now(), source, &metrics);
     }
 }

@@ -75,6 +75,7 @@ pub struct FlowHandle {
     pub(crate) shared: Arc<SharedFlow>,
     pub(crate) server: Arc<dyn FlowServer>,
     pub(crate) driver: DriverKind,
+    pub(crate) controller: Arc<str>,
     /// Why it is not the kernel driver, where that was wished for.
     pub(crate) reason: Option<PlacementReason>,
 }
@@ -313,6 +314,11 @@ impl FlowHandle {
         self.driver
     }
 
+    /// Which controller the flow has, as its text.
+    pub fn controller(&self) -> &Arc<str> {
+        &self.controller
+    }
+
     /// Returns why the kernel driver does not serve the flow, where that was wished for.
     pub fn driver_reason(&self) -> Option<&PlacementReason> {
         self.reason.as_ref()
@@ -395,6 +401,7 @@ mod tests {
             shared: shared.clone(),
             server: Arc::new(NoServer),
             driver: DriverKind::Gate,
+            controller: "fixed".into(),
             reason: None,
         };
         let mut controller = Inspected::default();

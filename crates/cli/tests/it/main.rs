@@ -9,6 +9,8 @@ mod above_tcp;
 mod attach;
 mod attack;
 mod bad_input;
+#[cfg(target_os = "linux")]
+mod booted;
 mod cc;
 mod compare;
 #[cfg(target_os = "linux")]

@@ -1139,12 +1139,140 @@ fn a_restart_at_a_passed_socket_refuses_nothing() {
     attempts.more(40);
     old.signal("TERM");
     assert_eq!(told(), "STOPPING=1");
+    // It goes on serving: nobody else does while the download is open.
+    attempts.more(40);
     whole(download);
     assert_eq!(old.code(), Some(0));
     let _new = socket_activated(&listener, &path, &options);
     assert_eq!(told(), "READY=1");
     attempts.more(40);
     attempts.none_failed();
+}
+
+/// Says its name to whoever says something.
+fn named_server(name: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            std::thread::spawn(move || {
+                let mut stream = stream.unwrap();
+                while stream.read(&mut [0; 100]).is_ok_and(|count| count > 0) {
+                    let _ = stream.write_all(name.as_bytes());
+                }
+            });
+        }
+    });
+    address
+}
+
+fn says(stream: &mut TcpStream, name: &str) {
+    stream.write_all(b"?").unwrap();
+    let mut answer = vec![0; name.len()];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, name.as_bytes());
+}
+
+#[test]
+fn a_hangup_changes_the_target_and_the_controller_of_new_connections() {
+    let folder = program::Folder::new();
+    let (config, json) = (folder.path("proxy.conf"), folder.path("flows.jsonl"));
+    let write = |to: SocketAddr, cc: &str, more: &str| {
+        let text = format!("# mine\n--to {to}\n--cc {cc}\n--json {}\n{more}", json.display());
+        fs::write(&config, text).unwrap();
+    };
+    let (one, two) = (named_server("one"), named_server("two"));
+    write(one, "cubic", "");
+    let manager = std::os::unix::net::UnixDatagram::bind(folder.path("notify")).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let told = || {
+        let mut bytes = [0; 100];
+        let count = manager.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..count]).lines().next().unwrap().to_owned()
+    };
+    let mut command = cellpace(&["--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()]);
+    command.env("NOTIFY_SOCKET", folder.path("notify"));
+    let proxy = Running::spawn(command);
+    assert_eq!(told(), "READY=1");
+    let mut old = proxy.connect();
+    says(&mut old, "one");
+    let wrong = [
+        (two, "cubicc", "", "proxy.conf:3: --cc: "),
+        (two, "copa", "--no-such-option\n", "proxy.conf:5: "),
+        (two, "copa", "--socks5\n", "proxy.conf:5: "),
+        (two, "copa", "--dashboard\n", "proxy.conf:5: --dashboard: only a restart changes it"),
+    ];
+    for (to, cc, more, said) in wrong {
+        write(to, cc, more);
+        proxy.signal("HUP");
+        assert!(proxy.await_line(said).ends_with("what was in force stays so"));
+        assert_eq!([told(), told()], ["RELOADING=1", "READY=1"]);
+        says(&mut proxy.connect(), "one");
+    }
+    write(two, "copa", "--max-connections 9\n");
+    proxy.signal("HUP");
+    proxy.await_line("read again; new connections are under copa");
+    assert_eq!([told(), told()], ["RELOADING=1", "READY=1"]);
+    let mut new = proxy.connect();
+    says(&mut new, "two");
+    says(&mut old, "one");
+    drop((old, new));
+    proxy.signal("TERM");
+    assert_eq!(proxy.code(), Some(0));
+    let logged = fs::read_to_string(&json).unwrap();
+    let logged: Vec<serde_json::Value> =
+        logged.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let with = |cc: &str| logged.iter().filter(|flow| flow["cc"] == cc).count();
+    assert_eq!((with("cubic"), with("copa")), (5, 1), "{logged:?}");
+}
+
+#[test]
+fn fewer_connections_after_a_reload_are_those_that_wait() {
+    let folder = program::Folder::new();
+    let config = folder.path("proxy.conf");
+    let to = named_server("one");
+    let write = |most: u32| {
+        fs::write(&config, format!("--to {to}\n--max-connections {most}\n--max-per-client none\n"))
+            .unwrap();
+    };
+    write(3);
+    let args = ["--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
+    let proxy = Running::spawn(cellpace(&args));
+    let mut open: Vec<_> = (0..3).map(|_| proxy.connect()).collect();
+    open.iter_mut().for_each(|stream| says(stream, "one"));
+    write(1);
+    proxy.signal("HUP");
+    proxy.await_line("read again");
+    open.clear();
+    let mut first = proxy.connect();
+    says(&mut first, "one");
+    let mut waits = proxy.connect();
+    waits.write_all(b"?").unwrap();
+    waits.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let answer = waits.read(&mut [0; 3]);
+    assert!(answer.is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "it is the second");
+    says(&mut first, "one");
+    drop(first);
+    waits.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut answer = [0; 3];
+    waits.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"one");
+}
+
+#[test]
+fn a_file_of_options_is_refused_with_its_line() {
+    let folder = program::Folder::new();
+    let config = folder.path("proxy.conf");
+    for (text, said) in [
+        ("--to 127.0.0.1:9\n--idle soon\n", "proxy.conf:2: "),
+        ("--to 127.0.0.1:9\n\nidle 9s\n", "proxy.conf:3: write an option"),
+        ("--to 127.0.0.1:9\n--cc pase\n", "proxy.conf:2: --cc: "),
+    ] {
+        fs::write(&config, text).unwrap();
+        let said_now = refused(&["--listen", "0", "--config", config.to_str().unwrap()]);
+        assert!(said_now.contains(said), "{said_now}");
+    }
+    assert!(refused(&["--config", "/nowhere/at/all"]).contains("--config: /nowhere/at/all: "));
 }
 
 #[test]

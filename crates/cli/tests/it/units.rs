@@ -27,7 +27,9 @@ fn command_line(unit: &Path) -> Vec<String> {
     let environment = value(unit, "EnvironmentFile=/etc/cellpace/");
     let options = value(&folder.join(environment), "OPTIONS=");
     let line = value(unit, "ExecStart=").replace("${STATE_DIRECTORY}", "/var/lib/cellpace");
-    line.replace("$OPTIONS", &options).split(' ').map(str::to_owned).collect()
+    let line = line.replace("$OPTIONS", &options);
+    let examples = format!("{}/", folder.display());
+    line.replace("/etc/cellpace/", &examples).split(' ').map(str::to_owned).collect()
 }
 
 #[test]
@@ -50,8 +52,7 @@ fn the_program_knows_the_options_of_its_units() {
 #[test]
 fn the_socket_of_the_proxy_is_where_its_options_listen() {
     let address = value(&folder().join("cellpace-proxy.socket"), "ListenStream=");
-    let options = value(&folder().join("proxy.env"), "OPTIONS=");
-    assert!(options.contains(&format!("--listen {address} ")), "{options}");
+    assert_eq!(value(&folder().join("proxy.conf"), "--listen "), address);
     assert_eq!(value(&folder().join("cellpace-proxy.service"), "Type="), "notify");
 }
 

@@ -257,6 +257,7 @@ impl ConnectionFlow {
             stats: self.handle.stats(),
             outcome,
             cut,
+            controller: self.handle.controller().clone(),
             driver: self.handle.driver(),
             driver_reason: self.handle.driver_reason().cloned(),
         }

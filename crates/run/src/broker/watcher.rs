@@ -32,6 +32,8 @@ pub struct ClosedConnection {
     pub outcome: Option<FlowOutcome>,
     /// It had not ended when [`Broker::cut`](crate::Broker::cut) was called.
     pub cut: bool,
+    /// Which controller it had.
+    pub controller: Arc<str>,
     /// Which driver served it.
     pub driver: DriverKind,
     /// Why that was not the kernel driver, where it was wished for.

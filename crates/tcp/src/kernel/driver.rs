@@ -132,7 +132,7 @@ impl KernelDriver {
             new.flow.forget_news();
             new.kept = Some(socket.try_clone_to_owned().map_err(TcpError::NotTcp)?);
         }
-        Ok(self.start(new, begun))
+        Ok(self.start(new, begun, cc))
     }
 
     /// Puts a connection that a program in the kernel has given to our slot under a controller. If it
@@ -148,7 +148,7 @@ impl KernelDriver {
     ) -> Result<FlowHandle, TcpError> {
         self.check_running()?;
         let new = self.new_flow(connection, None, cc, seed);
-        Ok(self.start(NewKernelFlow { may_be_over: true, ..new }, false))
+        Ok(self.start(NewKernelFlow { may_be_over: true, ..new }, false, cc))
     }
 
     /// Returns the cookies, in ascending order, of sockets that should be kicked and cannot be: their
@@ -198,7 +198,7 @@ impl KernelDriver {
     }
 
     /// Gives a flow to the thread. One that is under control has nothing to be done until the first ack.
-    fn start(&self, new: NewKernelFlow, is_controlled: bool) -> FlowHandle {
+    fn start(&self, new: NewKernelFlow, is_controlled: bool, cc: &ControllerSpec) -> FlowHandle {
         let (socket, shared) = (new.socket.clone(), new.shared.clone());
         let add = DriverCommand::Add(Box::new(new));
         if is_controlled {
@@ -207,7 +207,8 @@ impl KernelDriver {
             self.inbox.command(add);
         }
         let server = Arc::new(KernelFlowServer { socket, inbox: self.inbox.clone() });
-        FlowHandle { shared, server, driver: DriverKind::Kernel, reason: None }
+        let (driver, controller) = (DriverKind::Kernel, cc.to_string().into());
+        FlowHandle { shared, server, driver, controller, reason: None }
     }
 }
 

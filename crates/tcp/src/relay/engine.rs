@@ -154,7 +154,8 @@ impl RelayEngine {
             other => *other = Some(self.start(incoming)?),
         }
         let (server, driver) = (Arc::new(self.clone()), options.driver.kind());
-        Ok(FlowHandle { shared, server, driver, reason: None })
+        let controller = options.cc.to_string().into();
+        Ok(FlowHandle { shared, server, driver, controller, reason: None })
     }
 
     fn start(&self, first: ServedFlow) -> Result<RunningEngine, TcpError> {
