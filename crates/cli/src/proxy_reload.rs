@@ -59,9 +59,8 @@ impl Reload {
             // Names are resolved, and that waits.
             let found = tokio::task::spawn_blocking(read).await;
             let found = found.unwrap_or_else(|error| Err(CommandError::failed(error)));
-            let found = found.and_then(|(config, file)| {
-                self.check_changes(&file).map(|()| (config, file))
-            });
+            let found =
+                found.and_then(|(config, file)| self.check_changes(&file).map(|()| (config, file)));
             metrics.reloaded(found.is_ok());
             match found {
                 Ok((config, file)) => {

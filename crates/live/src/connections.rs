@@ -354,7 +354,7 @@ impl OpenConnection {
         (self.figures, self.read_at) = (figures, now);
     }
 
-    /// Readings are more frequent while somebody looks, which must not change what is observed.
+    /// Readings are more frequent while a page is open, which must not change what is observed.
     fn observe_if_due(&mut self, now: Instant, histograms: &ConnectionHistograms) {
         let has_moved = self.figures.delivered_bytes > self.observed_bytes;
         if has_moved && now.duration_since(self.observed_at) >= IDLE_SWEEP {
@@ -510,7 +510,7 @@ mod tests {
         );
         reading(IDLE_SWEEP + SWEEP, 2000);
         reading(IDLE_SWEEP + 2 * SWEEP, 3000);
-        assert_eq!(observed()[0].1, 1, "somebody looks");
+        assert_eq!(observed()[0].1, 1, "a page is open");
         reading(2 * IDLE_SWEEP + 2 * SWEEP, 3000);
         reading(3 * IDLE_SWEEP + 3 * SWEEP, 3000);
         assert_eq!(observed()[0].1, 2, "one that moves nothing shows nothing new");

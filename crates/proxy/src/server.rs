@@ -173,7 +173,7 @@ impl Proxy {
         let until = Instant::now() + drain;
         end.send_replace(StopUrgency::Drain);
         if is_passed {
-            // The next process begins when this one has ended: until then, nobody else serves.
+            // The next process begins when this one has ended: until then, no other one serves.
             tokio::select! {
                 _ = older_gone.recv() => {}
                 () = sleep(drain / 2) => {}
@@ -245,7 +245,7 @@ async fn accept(mut acceptor: Acceptor) {
 }
 
 impl Acceptor {
-    /// Serves whoever comes, until it is so urgent to stop.
+    /// Serves those who come, until it is so urgent to stop.
     async fn accept_until(&self, urgency: StopUrgency) {
         let mut stop = self.stop.clone();
         let mut failing = false;

@@ -66,7 +66,7 @@ fn soon<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Sends some megabytes to whoever connects.
+/// Sends some megabytes to each client.
 fn server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1139,7 +1139,7 @@ fn a_restart_at_a_passed_socket_refuses_nothing() {
     attempts.more(40);
     old.signal("TERM");
     assert_eq!(told(), "STOPPING=1");
-    // It goes on serving: nobody else does while the download is open.
+    // It goes on serving while the download is open, as no other process does.
     attempts.more(40);
     whole(download);
     assert_eq!(old.code(), Some(0));
@@ -1149,7 +1149,7 @@ fn a_restart_at_a_passed_socket_refuses_nothing() {
     attempts.none_failed();
 }
 
-/// Says its name to whoever says something.
+/// Says its name to a client that says something.
 fn named_server(name: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -1216,6 +1216,10 @@ fn a_hangup_changes_the_target_and_the_controller_of_new_connections() {
     let mut new = proxy.connect();
     says(&mut new, "two");
     says(&mut old, "one");
+    write(two, "copa", "--share-of 0%\n");
+    proxy.signal("HUP");
+    assert_eq!([told(), told()], ["RELOADING=1", "READY=1"]);
+    says(&mut proxy.connect(), "two");
     drop((old, new));
     proxy.signal("TERM");
     assert_eq!(proxy.code(), Some(0));
