@@ -71,7 +71,7 @@ impl Machine {
         let mut machine = Self { container, first: 0, folder };
         if !machine.has_booted() {
             let log = fs::read_to_string(machine.folder.path("boot.log")).unwrap();
-            cellpace_testing::skip(&format!(
+            cellpace_testing::skip(format!(
                 "systemd does not boot: {}",
                 log.lines().last().unwrap_or_default()
             ));
