@@ -78,6 +78,7 @@ pub fn check_trace(name: &str) -> CheckedTrace {
         Ok(trace) => lint(&trace).into_iter().map(|finding| found(&trace, finding)).collect(),
         Err(error) => vec![unusable(&error)],
     };
+    // Again, since some warnings have become errors above.
     findings.sort_by_key(|found: &TraceFinding| Reverse(found.severity));
     let result = findings.first().map_or(TraceVerdict::Ok, |worst| worst.severity);
     CheckedTrace { trace: name.to_owned(), result, findings }
@@ -113,6 +114,7 @@ fn makes_runs_meaningless(trace: &Trace, check: Check) -> bool {
     let millis = trace.millis();
     let is_most = |ms: u32| ms > millis.last().map_or(0, |period| period / 2);
     match check {
+        // An outage for most of the trace: a run sees it, and next to nothing of the link.
         Check::Outage => millis.windows(2).any(|pair| is_most(pair[1] - pair[0])),
         Check::Start => is_most(millis[0]),
         Check::Rate => trace.mean_rate() < Rate::from_bps(64_000),

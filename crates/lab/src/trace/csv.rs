@@ -56,7 +56,9 @@ impl RateFiller {
     fn fill(&mut self, from: f64, to: f64, mbps: f64) -> Result<(), ()> {
         let per_ms = mbps / PACKET;
         let total = self.due + per_ms * (to - from);
+        // A packet that is due but for a rounding error comes now, and not in the next rate's time.
         let whole = (total + ROUNDING).floor();
+        // Compared as a number with a point: a huge rate passes any whole one.
         if whole > (MAX_OPPORTUNITIES - self.millis.len()) as f64 {
             return Err(());
         }
@@ -65,6 +67,7 @@ impl RateFiller {
             // Rounding must not move an opportunity out of its rate's time.
             self.millis.push((at.clamp(from, to) - ROUNDING).ceil().max(0.0) as u32);
         }
+        // Carried on to the next rate, so that many short lines lose nothing.
         self.due = total - whole;
         Ok(())
     }

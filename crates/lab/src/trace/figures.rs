@@ -171,8 +171,10 @@ pub(super) fn rates(trace: &Trace, bin: u32) -> Vec<f64> {
     let period = trace.millis().last().copied().unwrap_or(0);
     let mut counts = vec![0_u32; period.div_ceil(bin) as usize];
     for at in trace.millis() {
+        // An opportunity belongs to the time that ends with it.
         counts[(at.saturating_sub(1) / bin) as usize] += 1;
     }
+    // The last bin may be shorter, and its rate is over what it has.
     let width = |index: usize| bin.min(period - index as u32 * bin);
     let rate = |(index, count): (usize, &u32)| mbps(*count, width(index));
     counts.iter().enumerate().map(rate).collect()

@@ -101,6 +101,7 @@ impl<'de> Visitor<'de> for OpportunityList {
                 let problem = format!("{at} comes after {last}, but times must not decrease,");
                 return Err(A::Error::custom(problem));
             }
+            // Before the push: an endless list must not fill the memory.
             if millis.len() == MAX_OPPORTUNITIES {
                 let problem = format!("more than {MAX_OPPORTUNITIES} opportunities");
                 return Err(A::Error::custom(problem));
@@ -140,6 +141,7 @@ pub(super) fn read(name: &str, reader: impl BufRead) -> Result<Trace, TraceError
 
 fn of_opportunities(millis: Vec<u32>, period_ms: Option<u32>) -> Result<Trace, String> {
     let last = *millis.last().ok_or("opportunities_ms: empty")?;
+    // As in Mahimahi's format, where the last timestamp is the period.
     let period = period_ms.unwrap_or(last);
     if period < last {
         return Err(format!("period_ms: {period} is before the last opportunity, {last}"));
@@ -153,7 +155,9 @@ fn of_intervals(intervals: &[IperfInterval]) -> Result<Trace, String> {
     let (mut rows, mut end, mut first) = (Vec::new(), 0.0, None);
     for (number, sum) in counted.enumerate() {
         let (from, to) = (sum.start * 1000.0, sum.end * 1000.0);
+        // Omitted intervals come first, and times count from the first that is kept.
         let start = *first.get_or_insert(from);
+        // iperf3 rounds its times: half a millisecond of overlap is none.
         let is_next = to > from && from - start >= end - 0.5;
         if !is_next || sum.bits_per_second < 0.0 || to - start > f64::from(u32::MAX) {
             return Err(format!("intervals: entry {} is not after the one before it", number + 1));
@@ -170,6 +174,7 @@ fn of_intervals(intervals: &[IperfInterval]) -> Result<Trace, String> {
 fn of_pattern(parts: &[PatternPart]) -> Result<Trace, String> {
     let (mut rows, mut end) = (Vec::with_capacity(parts.len()), 0.0);
     for PatternPart { constant: ConstantRate { bw, duration } } in parts {
+        // netem-trace writes a rate as whole Gbit/s and the bit/s beside them.
         rows.push((end, bw.gbps as f64 * 1e3 + bw.bps as f64 / 1e6));
         end += duration.secs as f64 * 1e3 + f64::from(duration.nanos) / 1e6;
         if end > f64::from(u32::MAX) {

@@ -93,6 +93,7 @@ fn drive_through(
 ) -> Result<Drive, TraceSourceError> {
     let length = duration.unwrap_or(radio.params().length).min(MAX_DRIVE);
     let drive = Drive::generate(radio, seed, length);
+    // Against what was asked for, which may be longer than the longest drive.
     check_length(name, drive.trace(), duration.unwrap_or(length))?;
     Ok(drive)
 }
@@ -170,7 +171,9 @@ fn play(
 fn repeat(name: &str, trace: &Trace, duration: Span) -> Result<Arc<Trace>, TraceSourceError> {
     let end = whole_millis(duration).unwrap_or(u32::MAX);
     let mut millis = Vec::new();
+    // At least a millisecond, as a step of zero would never get on.
     for lap in (0..end).step_by(whole_period(trace).max(1) as usize) {
+        // Times end with 32 bits of milliseconds, 49 days: what would come later is left out.
         let within = trace.millis().iter().map_while(|at| lap.checked_add(*at));
         for at in within.take_while(|at| *at <= end) {
             push(name, &mut millis, at)?;
