@@ -16,6 +16,7 @@
 
 pub mod attack;
 mod batch;
+pub mod capture;
 mod error;
 mod event_log;
 mod experiment;
