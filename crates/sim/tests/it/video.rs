@@ -234,3 +234,42 @@ fn what_does_not_go_with_a_video_is_refused() {
         assert!(why.starts_with("s.toml:") && why.contains(part), "{flow}: {why}");
     }
 }
+
+/// RFC 8867's cases under GCC: every flow has more than the least that its encoder may have, and the flow alone
+/// follows the path.
+#[test]
+fn gcc_lives_through_the_cases_of_rfc_8867() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/scenarios");
+    let mut cases = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        if !name.starts_with("rfc8867-") {
+            continue;
+        }
+        cases += 1;
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut files = cellpace_path::schedule::TraceFiles::none();
+        let scenario = Scenario::from_toml(&name, &text, &mut files).unwrap();
+        let seen = figures(&scenario);
+        println!("{name}: {seen:?}");
+        assert!(
+            !seen.is_empty() && seen.iter().all(|flow| flow.bitrate_mbps > 0.14),
+            "{name}: {seen:?}"
+        );
+        if name == "rfc8867-5.1-variable-capacity" {
+            // The mean of the path is 1.2 Mbit/s, of which the encoder takes 1.5 at most.
+            within(seen[0].bitrate_mbps, 0.5..=1.1);
+        }
+    }
+    assert_eq!(cases, 6);
+}
+
+/// Alone it leaves hardly a queue; a fall of the rate to a fifth makes frames late only for a while.
+#[test]
+fn gcc_follows_the_path() {
+    let steady = alone("gcc", "", 30, 59);
+    within(steady.bitrate_mbps, 5.0..=12.0);
+    within(steady.late, 0.0..=0.05);
+    within(stepped("gcc", "", 30, 40).bitrate_mbps, 0.8..=2.4);
+}
