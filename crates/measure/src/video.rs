@@ -51,7 +51,7 @@ pub struct VideoFigures {
     pub rate_change_mbps_per_s: f64,
 }
 
-/// The longest deadline for which the share of late frames is given.
+/// The longest deadline by which frames may be counted as late.
 const MAX_LATE: Span = Span::from_millis(200);
 
 impl VideoFigures {
