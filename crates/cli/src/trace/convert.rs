@@ -29,7 +29,6 @@ use crate::output::check_files;
   cellpace trace convert phone.csv -o phone.down --time Timestamp --rate DL_bitrate --unit kbit/s
   cellpace trace convert ghent.log -o bus.down --time 1 --rate 5 --unit bytes
   cellpace trace convert iperf3.json -o run.down
-  cellpace trace convert tcpdump.pcap -o run.down
 
 Formats, by how the names of files end (.csv, .json, .pcap, .pcapng, anything else: mahimahi; also
 with .gz):
