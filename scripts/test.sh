@@ -100,6 +100,7 @@ slow_suites() {
     slow "the proxy under a booted systemd" booted
     slow "the emulated link on every real trace" slow_tests cellpace link::
     slow "every scenario of conform, under the kernel's CUBIC and BBR" slow_tests cellpace conform::
+    slow "intervals and guards of a thousand experiments" slow_tests cellpace-experiment
     slow "real programs under a controller" real_programs
     slow "the library under the address sanitizer" asan
     slow "system calls that fail, and commands that are killed" faults
