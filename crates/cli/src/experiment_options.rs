@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Experiment")]
 pub(crate) struct ExperimentOptions {
-    /// Compare arms on live traffic as this file says; see `cellpace report` for what came out
+    /// Compare arms on live traffic as this file says
     #[arg(long, value_name = "FILE.toml", requires = "experiment_log", conflicts_with_all = ["cc", "share_of"])]
     experiment: Option<PathBuf>,
     /// Append a line of JSON for each connection of the experiment; the guard's state is beside it
