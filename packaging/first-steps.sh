@@ -1,33 +1,17 @@
 # The commands of the README on a machine that has what it names: installation, first comparison, first server.
 # packaging/check.sh reads it, with `$work/root` a fresh Debian, and shows how long each took.
 
-# Inside a network of its own, so that the ports of the README are free.
-in_a_network() {
-    unshare --net -- chroot "$work/root" env PATH=/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin:/root/.cargo/bin HOME=/root \
-        LC_ALL=C CARGO_HOME=/opt/cargo RUSTUP_HOME=/opt/rustup sh -euc 'ip link set lo up; cd /root/first; eval "$1"' sh "$1"
-}
-
-# timed WHAT COMMAND...: says how long it took.
-timed() {
-    what=$1
-    shift
-    start=$(date +%s)
-    "$@"
-    say "$what: $(($(date +%s) - start)) s"
-}
-
 # What the README asks for, and what its commands call. Rust is the one of this machine, and so are the certificates,
 # because it may stand behind a proxy of its own.
 what_the_readme_names() {
     inside apt-get update -qq
     inside apt-get install -y -qq --no-install-recommends gcc libc6-dev make clang libelf-dev zlib1g-dev pkg-config \
         python3 curl jq iproute2 git sudo >/dev/null 2>&1
-    mkdir -p "$work/root/opt/cargo" "$work/root/opt/rustup" "$work/root/root/first" "$work/root/dev/net"
+    mkdir -p "$work/root/opt/cargo" "$work/root/opt/rustup"
     mount --bind "${CARGO_HOME:-$HOME/.cargo}" "$work/root/opt/cargo"
     mount --bind "${RUSTUP_HOME:-$HOME/.rustup}" "$work/root/opt/rustup"
     mkdir -p "$work/root/etc/ssl"
     mount --bind /etc/ssl "$work/root/etc/ssl"
-    mount --rbind /dev "$work/root/dev"
     git clone --quiet "$repository" "$work/root/root/cellpace"
 }
 
@@ -49,6 +33,5 @@ first_steps() {
     timed "cargo install" install_from_the_clone
     timed "the first comparison" in_a_network "$(readme_commands | grep '^cellpace compare')"
     timed "the first server, and its client behind a link" in_a_network "$(readme_commands | grep -v '^cellpace compare')"
-    unmount
-    rm -rf --one-file-system "$work/root"
+    gone
 }

@@ -70,7 +70,15 @@ mod libraries {
 
     /// Has the linker find the static libelf and zlib before the shared ones, which other machines
     /// often lack. libelf may use zstd, too; then all three must be here as static libraries.
+    ///
+    /// Where libbpf's own variable says what to link for this target, that alone holds.
     pub(crate) fn prefer_static() {
+        let target = env::var("TARGET").unwrap_or_default().replace('-', "_");
+        let told = format!("LIBBPF_SYS_LIBRARY_PATH_{target}");
+        println!("cargo::rerun-if-env-changed={told}");
+        if env::var_os(told).is_some() {
+            return;
+        }
         let (Some(elf), Some(z)) = (archive("elf"), archive("z")) else { return };
         let mut group = vec![&elf, &z];
         let zstd = archive("zstd");

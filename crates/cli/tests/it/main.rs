@@ -15,6 +15,7 @@ mod cc;
 mod compare;
 #[cfg(target_os = "linux")]
 mod conform;
+mod containers;
 #[cfg(target_os = "linux")]
 mod dashboard;
 #[cfg(target_os = "linux")]
