@@ -10,14 +10,21 @@ mod config;
 mod error;
 mod figure;
 mod guard;
+mod plan;
 mod record;
+mod statistics;
 
 pub use assign::{Assigner, Assignment};
 pub use config::{Arm, AssignBy, Experiment, ExperimentSecret, GuardLimit};
 pub use error::{ExperimentError, RecordError};
 pub use figure::{Figure, FigureKind};
 pub use guard::Guard;
+pub use plan::{EXPERIMENT_PLAN_SCHEMA, ExperimentPlan, PLAN_DIFFERENCES, PlannedFigure};
 pub use record::{
     ArmDescription, ConnectionRecord, EXPERIMENT_SCHEMA, ExperimentEntry, ExperimentLine,
     ExperimentRecords, ExperimentStart, GuardLook,
+};
+pub use statistics::{
+    ArmComparison, ArmCounts, ArmFigure, EXPERIMENT_RESULT_SCHEMA, Estimate, ExperimentResult,
+    FigureComparison, GroupComparison, LEVELS,
 };

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod assignment;
+mod comparing;
 mod files;
 mod guarding;
 mod model;
