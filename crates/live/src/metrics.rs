@@ -183,9 +183,11 @@ impl SampleHistogram {
         Self(HistogramVec::new(options, &[label]).expect("the names and bounds are constants"))
     }
 
-    /// Takes a sample.
-    pub fn observe(&self, label: &str, value: f64) {
-        self.0.with_label_values(&[label]).observe(value);
+    /// Takes samples.
+    pub fn observe(&self, label: &str, values: impl IntoIterator<Item = f64>) {
+        // Counted here first, without a lock for each.
+        let samples = self.0.with_label_values(&[label]).local();
+        values.into_iter().for_each(|value| samples.observe(value));
     }
 
     /// Returns what there is up to now.

@@ -68,7 +68,7 @@ mod readings {
         ConnectionFigures, LiveConnection, LiveConnections, MetricFamily, NewConnection,
         SampleHistogram, SharedFigures,
     };
-    use serde_json::{Value, json};
+    use serde::Serialize;
 
     use super::{CommandError, ExitCode, Span, WatchArgs};
     use crate::dashboard::OpenDashboard;
@@ -100,8 +100,10 @@ mod readings {
         let mut left = args.count;
         while !interrupted() {
             let sockets = watch.read().map_err(CommandError::failed)?;
-            samples.take(&args.cc, &sockets);
-            shown.update(&sockets);
+            if dashboard.is_some() {
+                samples.take(&args.cc, &sockets);
+                shown.update(&sockets);
+            }
             let is_read = match &lines {
                 Some(lines) => {
                     lines.put(line(&sockets).as_bytes());
@@ -172,11 +174,11 @@ mod readings {
         }
 
         fn take(&self, controller: &str, sockets: &[SocketState]) {
-            for socket in sockets.iter().filter(|socket| socket.base_us > 0) {
-                self.queue.observe(controller, f64::from(socket.queue_us) / 1e6);
-                self.window.observe(controller, f64::from(socket.window));
-                self.base.observe(controller, f64::from(socket.base_us) / 1e6);
-            }
+            let known = || sockets.iter().filter(|socket| socket.base_us > 0);
+            let seconds = |micros: u32| f64::from(micros) / 1e6;
+            self.queue.observe(controller, known().map(|socket| seconds(socket.queue_us)));
+            self.window.observe(controller, known().map(|socket| socket.window.into()));
+            self.base.observe(controller, known().map(|socket| seconds(socket.base_us)));
         }
 
         fn families(&self) -> Vec<MetricFamily> {
@@ -186,6 +188,9 @@ mod readings {
                 .collect()
         }
     }
+
+    /// Sockets on the page at once; those after them have a place when one of these is gone.
+    const MAX_SHOWN: usize = 500;
 
     /// The sockets that the dashboard has.
     struct Shown {
@@ -204,7 +209,11 @@ mod readings {
             let mut gone = std::mem::take(&mut self.known);
             for socket in sockets {
                 let key = (socket.local, socket.remote);
-                let (number, figures) = gone.remove(&key).unwrap_or_else(|| {
+                let known = gone.remove(&key);
+                if known.is_none() && self.known.len() + gone.len() >= MAX_SHOWN {
+                    continue;
+                }
+                let (number, figures) = known.unwrap_or_else(|| {
                     self.opened += 1;
                     let figures = SharedFigures::default();
                     connections.opened(NewConnection {
@@ -242,27 +251,53 @@ mod readings {
     }
 
     fn line(sockets: &[SocketState]) -> String {
-        let sockets: Vec<Value> = sockets.iter().map(object).collect();
-        format!("{}\n", json!({ "schema": "cellpace.kernel_watch/1", "sockets": sockets }))
+        let sockets = sockets.iter().map(object).collect();
+        let reading = Reading { schema: "cellpace.kernel_watch/1", sockets };
+        serde_json::to_string(&reading).expect("numbers, words and addresses are JSON") + "\n"
     }
 
-    fn object(socket: &SocketState) -> Value {
-        json!({
-            "local": socket.local.to_string(),
-            "remote": socket.remote.to_string(),
-            "phase": socket.phase,
-            "window_packets": socket.window,
-            "in_flight_packets": socket.in_flight,
-            "packet_bytes": socket.packet,
-            "base_rtt_ms": f64::from(socket.base_us) / 1e3,
-            "rtt_ms": f64::from(socket.srtt_us) / 1e3,
-            "queue_delay_ms": f64::from(socket.queue_us) / 1e3,
-            "delivery_mbps": mbps(socket.rate),
-            "pacing_mbps": (socket.pacing < UNPACED).then(|| mbps(socket.pacing)),
-            "acked_bytes": socket.acked,
-            "segments": socket.segments,
-            "retransmitted": socket.retransmitted,
-        })
+    /// A line of `--json`.
+    #[derive(Serialize)]
+    struct Reading {
+        schema: &'static str,
+        sockets: Vec<SocketObject>,
+    }
+
+    #[derive(Serialize)]
+    struct SocketObject {
+        local: SocketAddr,
+        remote: SocketAddr,
+        phase: &'static str,
+        window_packets: u32,
+        in_flight_packets: u32,
+        packet_bytes: u32,
+        base_rtt_ms: f64,
+        rtt_ms: f64,
+        queue_delay_ms: f64,
+        delivery_mbps: f64,
+        pacing_mbps: Option<f64>,
+        acked_bytes: u64,
+        segments: u32,
+        retransmitted: u32,
+    }
+
+    fn object(socket: &SocketState) -> SocketObject {
+        SocketObject {
+            local: socket.local,
+            remote: socket.remote,
+            phase: socket.phase,
+            window_packets: socket.window,
+            in_flight_packets: socket.in_flight,
+            packet_bytes: socket.packet,
+            base_rtt_ms: f64::from(socket.base_us) / 1e3,
+            rtt_ms: f64::from(socket.srtt_us) / 1e3,
+            queue_delay_ms: f64::from(socket.queue_us) / 1e3,
+            delivery_mbps: mbps(socket.rate),
+            pacing_mbps: (socket.pacing < UNPACED).then(|| mbps(socket.pacing)),
+            acked_bytes: socket.acked,
+            segments: socket.segments,
+            retransmitted: socket.retransmitted,
+        }
     }
 
     /// A rate above this is none.
@@ -274,7 +309,12 @@ mod readings {
 
     fn table(sockets: &[SocketState]) -> String {
         let mut busiest: Vec<&SocketState> = sockets.iter().collect();
-        busiest.sort_by_key(|socket| std::cmp::Reverse(socket.rate));
+        let slower = |socket: &&SocketState| std::cmp::Reverse(socket.rate);
+        if busiest.len() > ROWS {
+            busiest.select_nth_unstable_by_key(ROWS, slower);
+            busiest.truncate(ROWS);
+        }
+        busiest.sort_by_key(slower);
         let mut text = format!(
             "{:<48} {:>8} {:>9} {:>9} {:>9}  {}\n",
             format!("{} sockets", sockets.len()),
@@ -284,7 +324,7 @@ mod readings {
             "queue ms",
             "phase"
         );
-        for socket in busiest.iter().take(ROWS) {
+        for socket in busiest {
             let name = format!("{} - {}", socket.local, socket.remote);
             let (base, queue) = (f64::from(socket.base_us) / 1e3, f64::from(socket.queue_us) / 1e3);
             // Writing into a text does not fail.
