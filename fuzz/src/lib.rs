@@ -90,7 +90,7 @@ const START_WINDOW: u64 = 1_500_000;
 
 /// A trace file, and what can be done with what was read.
 pub fn trace(bytes: &[u8]) {
-    for name in ["fuzz.csv", "fuzz.json"] {
+    for name in ["fuzz.csv", "fuzz.json", "fuzz.pcap"] {
         if let Ok(trace) =
             cellpace_lab::trace::read_trace(name, Box::new(Cursor::new(bytes.to_vec())))
         {

@@ -15,6 +15,7 @@
 //! ```
 
 mod batch;
+pub mod capture;
 mod error;
 mod event_log;
 mod experiment;

@@ -3,18 +3,20 @@
 use std::fmt;
 use std::str::FromStr;
 
-use cellpace_base::{Random, Span, Time};
+use cellpace_base::{Random, Span, Time, parse_span};
 
 use crate::error::PathError;
 use crate::schedule::TraceFiles;
-use crate::steps::{Steps, StepsWalk};
+use crate::steps::{MIN_STEP, Steps, StepsWalk};
 
 /// A delay by its written form: `40ms`, `step:10ms/5s,100ms/5s`, `random:10ms..100ms/5s` (redrawn
 /// uniformly every so often, seeded), or `file:NAME`.
 ///
 /// A delay file has lines of two numbers, `AT DELAY`: milliseconds since the start, increasing
 /// whole numbers, and the delay in milliseconds from then on, which may have decimals. The first
-/// delay holds before its time too, the last as long as the one before it; then all repeats.
+/// delay holds before its time too, the last as long as the one before it; then all repeats. With
+/// `file:NAME,every=10ms` a line is one delay, and lines are so far apart. `oneway` behind that
+/// doubles all: for an RTT from a file of one-way delays.
 ///
 /// Packets that enter later never arrive earlier: when the delay falls, those behind wait for
 /// those in front, as in the one queue of a radio link. So a fall shows only once the packets
@@ -39,7 +41,15 @@ impl DelaySpec {
     /// delays.
     pub fn parse(text: &str, files: &mut TraceFiles<'_>) -> Result<Self, PathError> {
         match text.trim().strip_prefix("file:") {
-            Some(name) => Ok(Self { steps: files.delays(name)?, file: Some(name.to_owned()) }),
+            Some(written) => {
+                let file = DelayFile::parse(written)?;
+                let steps = match file.every {
+                    Some(every) => files.delays_every(file.name, every)?,
+                    None => files.delays(file.name)?,
+                };
+                let steps = if file.is_one_way { steps.map(|delay| delay * 2) } else { steps };
+                Ok(Self { steps, file: Some(written.to_owned()) })
+            }
             None => Ok(Steps::parse(text, "delay")?.into()),
         }
     }
@@ -64,6 +74,35 @@ impl DelaySpec {
     /// The running delay from time zero.
     pub fn build(&self, random: &mut Random) -> Delay {
         Delay { walk: self.steps.walk(random), latest: Time::ZERO, start: Span::ZERO }
+    }
+}
+
+/// A delay file as it is named.
+struct DelayFile<'a> {
+    name: &'a str,
+    every: Option<Span>,
+    is_one_way: bool,
+}
+
+impl<'a> DelayFile<'a> {
+    fn parse(written: &'a str) -> Result<Self, PathError> {
+        let mut file = Self { name: written, every: None, is_one_way: false };
+        while let Some((name, last)) = file.name.rsplit_once(',') {
+            if last == "oneway" {
+                file.is_one_way = true;
+            } else if let Some(every) = last.strip_prefix("every=") {
+                let every = parse_span(every).map_err(PathError::Value)?;
+                file.every = Some(every).filter(|every| *every >= MIN_STEP);
+                file.every.ok_or_else(|| PathError::Form {
+                    text: format!("file:{written}"),
+                    form: "file:NAME,every=TIME with a time from 1ms",
+                })?;
+            } else {
+                break;
+            }
+            file.name = name;
+        }
+        Ok(file)
     }
 }
 
@@ -214,6 +253,25 @@ mod tests {
         assert_eq!(at(&mut walk, 1_999), 10.0, "the last holds as long as the one before");
         assert_eq!(at(&mut walk, 2_000), 20.0, "and then all repeats");
         assert_eq!(read("0 5\n").unwrap(), Steps::constant(Span::from_millis(5)));
+    }
+
+    #[test]
+    fn a_file_of_delays_alone_is_read() {
+        let mut files = TraceFiles::new(|_| Ok(Box::new("12\n12.5\n16\n".as_bytes())));
+        let mut parse = |text: &str| DelaySpec::parse(text, &mut files);
+        let spec = parse("file:leo,every=10ms").unwrap();
+        assert_eq!(spec.to_string(), "file:leo,every=10ms");
+        let steps = |text| Steps::<Span>::parse(text, "delay").unwrap();
+        assert_eq!(spec.steps, steps("step:12ms/10ms,12.5ms/10ms,16ms/10ms"));
+        let twice = parse("file:leo,every=10ms,oneway").unwrap();
+        assert_eq!(twice.steps, steps("step:24ms/10ms,25ms/10ms,32ms/10ms"));
+        let error = parse("file:leo").unwrap_err().to_string();
+        assert!(error.contains("line 1: a line needs two numbers"), "{error}");
+        assert!(error.contains("file:NAME,every=10ms"), "{error}");
+        assert!(parse("file:leo,every=0ms").unwrap_err().to_string().contains("from 1ms"));
+        let mut pairs = TraceFiles::new(|_| Ok(Box::new("0 5\n".as_bytes())));
+        let error = DelaySpec::parse("file:pairs,every=10ms", &mut pairs).unwrap_err();
+        assert!(error.to_string().contains("line 1: a line needs one number"), "{error}");
     }
 
     #[test]

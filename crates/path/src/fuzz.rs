@@ -1,9 +1,11 @@
 //! What fuzzers feed.
 
-use cellpace_base::{Random, Time};
+use std::sync::Arc;
 
-use crate::schedule::{Replay, Schedule, Trace, lint};
-use crate::schedule::{read_delays, read_losses};
+use cellpace_base::{Random, Span, Time};
+
+use crate::schedule::{CellReplay, LightTrains, Replay, Schedule, Trace, lint};
+use crate::schedule::{read_delays, read_delays_every, read_losses};
 use crate::{DelaySpec, ImpairSpec, LossSpec, TraceSpec};
 
 /// Everything in this crate that reads bytes from outside, on the same bytes: as a trace, as a
@@ -18,6 +20,16 @@ pub fn fuzz_inputs(bytes: &[u8]) {
         let mut delay = DelaySpec::from(delays).build(&mut Random::seeded(1, 1));
         let early = delay.arrival(Time::from_secs(1));
         assert!(delay.arrival(Time::MAX) >= early);
+    }
+    if let Ok(delays) = read_delays_every("fuzz", bytes, Span::from_millis(10)) {
+        assert!(delays.mean() >= 0.0);
+    }
+    if let Ok(light) = LightTrains::read("fuzz", bytes) {
+        let heavy = Arc::new(Trace::from_millis(vec![1]).expect("one is enough"));
+        let gap = Span::from_millis(100);
+        let mut schedule = Arc::new(CellReplay::of_trains(heavy, light, gap)).schedule();
+        schedule.on_backlog(Time::ZERO, 1);
+        exercise(&mut schedule);
     }
     if let Ok(losses) = read_losses("fuzz", bytes) {
         assert!((0.0..=1.0).contains(&losses.mean()));

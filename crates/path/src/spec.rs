@@ -187,7 +187,8 @@ pub const PATH_FIELDS: &[PathField] = &[
         default: Some("40ms"),
         example: "40ms",
         help: "Round-trip delay without queueing: 40ms, step:10ms/5s,100ms/5s, \
-               random:10ms..100ms/5s, file:DELAYS",
+               random:10ms..100ms/5s, file:DELAYS (lines of ms and delay; of delays alone, \
+               file:DELAYS,every=10ms)",
         ..place!(
             [down.delay, down.rtt, up.delay, up.rtt],
             |link, rtt| link.set_rtt(rtt),

@@ -80,8 +80,7 @@ impl Trace {
                 open_file(&path).map_err(|error| Failure::Refused(format!("{path}: {error}")))?;
             let read = TraceFormat::Csv.read(&path, reader, &options);
             let (trace, reading) = read.map_err(|error| Failure::Refused(error.to_string()))?;
-            let said = reading.map(|reading| reading.to_string());
-            Ok((Self { name: shown_name(&path), trace: Arc::new(trace) }, said))
+            Ok((Self { name: shown_name(&path), trace: Arc::new(trace) }, reading))
         })
     }
 

@@ -29,8 +29,10 @@ use crate::output::check_files;
   cellpace trace convert phone.csv -o phone.down --time Timestamp --rate DL_bitrate --unit kbit/s
   cellpace trace convert ghent.log -o bus.down --time 1 --rate 5 --unit bytes
   cellpace trace convert iperf3.json -o run.down
+  cellpace trace convert tcpdump.pcap -o run.down
 
-Formats, by how the names of files end (.csv, .json, anything else: mahimahi; also with .gz):
+Formats, by how the names of files end (.csv, .json, .pcap, .pcapng, anything else: mahimahi; also
+with .gz):
   mahimahi  a line per opportunity of 1500 bytes: milliseconds since the start
   csv       time_s,mbps: start and mean rate of each bin. Read are tables of any separator, with
             columns by name or number; --time, --rate or --unit make a table of any file. A rate
@@ -38,6 +40,8 @@ Formats, by how the names of files end (.csv, .json, anything else: mahimahi; al
             their mean
   json      {\"name\", \"period_ms\", \"opportunities_ms\": [...]}; read are also the reports of
             iperf3 and the traces of netem-trace (rattan)
+  pcap      read only: each 1500 bytes of the busiest flow are an opportunity when they arrived, so
+            capture at the receiver while something fills the link; also pcapng
 
 The output appears whole or not at all, so it may be the input itself. A part that ends without
 an opportunity gets one there: the last line of a trace sets its period.")]
@@ -112,7 +116,7 @@ fn read(args: &ConvertArgs) -> Result<Trace, CommandError> {
     let ConvertArgs { time, rate, unit, gap, .. } = args;
     let asked = time.is_some() || rate.is_some() || unit.is_some() || gap.is_some();
     let from = match TraceFormat::by_ending(Path::new(args.input.trim_end_matches(".gz"))) {
-        TraceFormat::Json if asked => {
+        TraceFormat::Json | TraceFormat::Capture if asked => {
             return Err(CommandError::usage(format!(
                 "{name}: --time, --rate, --unit and --gap are for tables"
             )));
@@ -130,7 +134,7 @@ fn read(args: &ConvertArgs) -> Result<Trace, CommandError> {
         TraceFormat::Mahimahi => {
             "; of a table of rates, name the columns: --time 1 --rate 2 --unit kbit/s"
         }
-        TraceFormat::Csv | TraceFormat::Json => "",
+        TraceFormat::Csv | TraceFormat::Json | TraceFormat::Capture => "",
     };
     let read = from.read(name, open(&args.input)?, &options);
     let (trace, reading) = read.map_err(|error| match error {

@@ -7,8 +7,8 @@ use cellpace_base::Span;
 use cellpace_path::schedule::{MAX_OPPORTUNITIES, Trace, TraceError};
 
 use super::period::{ending_at, whole_millis};
-use super::table::{TableOptions, TableReading};
-use super::{csv, json, table};
+use super::table::TableOptions;
+use super::{arrivals, csv, json, table};
 use crate::LabError;
 
 /// How a trace is written.
@@ -20,19 +20,25 @@ pub enum TraceFormat {
     Csv,
     /// `{"name", "period_ms", "opportunities_ms": [...]}`; iperf3's and netem-trace's are read, too.
     Json,
+    /// A capture of packets, pcap or pcapng: what arrived of its busiest flow. Not written.
+    Capture,
 }
 
 impl TraceFormat {
-    /// Returns the format of a file by its ending: `.csv`, `.json`, and Mahimahi's for all others.
+    /// Returns the format of a file by its ending: `.csv`, `.json`, `.pcap` and `.pcapng`, and Mahimahi's for all
+    /// others.
     pub fn by_ending(path: &Path) -> Self {
-        match path.extension().and_then(|ending| ending.to_str()) {
-            Some(ending) if ending.eq_ignore_ascii_case("csv") => Self::Csv,
-            Some(ending) if ending.eq_ignore_ascii_case("json") => Self::Json,
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        match ending.to_ascii_lowercase().as_str() {
+            "csv" => Self::Csv,
+            "json" => Self::Json,
+            "pcap" | "pcapng" => Self::Capture,
             _ => Self::Mahimahi,
         }
     }
 
-    /// Reads a trace, and says what a table was taken for. Bounded in memory, whatever the input is.
+    /// Reads a trace, and says what a table or a capture was taken for, if there was a choice. Bounded in memory,
+    /// whatever the input is.
     ///
     /// # Errors
     /// When it is not in this format; they name `name` and the line.
@@ -41,19 +47,25 @@ impl TraceFormat {
         name: &str,
         reader: impl BufRead,
         options: &TableOptions,
-    ) -> Result<(Trace, Option<TableReading>), TraceError> {
+    ) -> Result<(Trace, Option<String>), TraceError> {
         match self {
             Self::Mahimahi => Ok((Trace::read(name, reader)?, None)),
-            Self::Csv => table::read(name, reader, options)
-                .map(|(trace, reading)| (trace, Some(reading).filter(|it| !it.is_plain()))),
+            Self::Csv => {
+                let (trace, reading) = table::read(name, reader, options)?;
+                Ok((trace, (!reading.is_plain()).then(|| reading.to_string())))
+            }
             Self::Json => Ok((json::read(name, reader)?, None)),
+            Self::Capture => {
+                let (trace, reading) = arrivals::read(name, reader)?;
+                Ok((trace, Some(reading.to_string())))
+            }
         }
     }
 
     /// Writes a trace that is called `name`, as CSV in bins of this width.
     ///
     /// # Errors
-    /// When the bins of CSV are not in whole milliseconds or too many.
+    /// When the bins of CSV are not in whole milliseconds or too many, or it is a capture.
     pub fn write(self, name: &str, trace: &Trace, bin: Span) -> Result<String, LabError> {
         match self {
             Self::Mahimahi => {
@@ -63,6 +75,9 @@ impl TraceFormat {
             }
             Self::Csv => Ok(csv::write(trace, bin_millis(bin, trace)?)),
             Self::Json => Ok(json::write(name, trace)),
+            Self::Capture => {
+                Err(LabError::Invalid("--output: a trace is not written as a capture".to_owned()))
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Traces: read, checked, described, changed, written.
 
+mod arrivals;
 mod check;
 mod csv;
 mod documents;
@@ -22,4 +23,4 @@ pub use period::whole_millis;
 pub use predict::{PredictedTrace, PredictedWindows, predict_json, predict_trace};
 pub use radio::radio_csv;
 pub use source::{TraceSourceError, drive, load_trace};
-pub use table::{Column, Gap, RateUnit, TableOptions, TableReading, trace_of_rates};
+pub use table::{Column, Gap, RateUnit, TableOptions, trace_of_rates};

@@ -125,7 +125,7 @@ pub struct TableOptions {
 
 /// What a table was taken for, as a sentence.
 #[derive(Debug, Clone, PartialEq)]
-pub struct TableReading {
+pub(super) struct TableReading {
     /// The columns, if there was something to guess.
     columns: Option<String>,
     /// Lines with the time of another.
@@ -162,7 +162,7 @@ impl fmt::Display for TableReading {
 
 impl TableReading {
     /// Whether there is something to say.
-    pub fn is_plain(&self) -> bool {
+    pub(super) fn is_plain(&self) -> bool {
         self.columns.is_none() && self.repeated == 0 && self.gaps == 0
     }
 }

@@ -1,10 +1,16 @@
 //! Links that serve sparse and saturating traffic differently, after CellReplay (NSDI 2025).
 
+use std::io::BufRead;
 use std::sync::Arc;
 
 use cellpace_base::{Span, Time};
 
-use super::{Replay, Schedule, Trace};
+use super::Schedule;
+use super::lines::LineReader;
+use super::step_file::parse_delay;
+use super::trace::{MAX_OPPORTUNITIES, Replay, Trace, parse_millis};
+use crate::error::TraceError;
+use crate::steps::Steps;
 
 /// A pair of recordings of one radio link: what it delivers to short trains of packets that come
 /// after a pause ("light"), and what it delivers to a saturating sender ("heavy").
@@ -19,10 +25,8 @@ use super::{Replay, Schedule, Trace};
 /// Not modelled: the extra delay by packet size; trains that end early when traffic pauses for
 /// less than `gap` (their unused opportunities pass as on any link).
 ///
-/// Both recordings are Mahimahi files. The light one is cut into trains wherever two
-/// opportunities lie at least `gap` apart. CellReplay itself stores light trains and base delays
-/// together in one file, in a layout that its documentation does not define; such a file has to
-/// be split first.
+/// The heavy recording is a Mahimahi file. The light one, too, which is then cut into trains wherever two
+/// opportunities lie at least `gap` apart; or [`LightTrains`], CellReplay's own file of trains and base delays.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CellReplay {
     heavy: Arc<Trace>,
@@ -32,6 +36,88 @@ pub struct CellReplay {
     /// After which the trains repeat.
     period: Span,
     gap: Span,
+}
+
+/// Trains of packets, and the base delay over time, in the one file in which CellReplay has both: a line is
+/// `TIME BASE_DELAY OFFSET OFFSET ...` in milliseconds, with blanks between. From TIME on the base delay holds, and a
+/// train that begins gets its packets through so long after its first one. The last line holds as long as the one
+/// before it; then all repeats.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LightTrains {
+    trains: Vec<Train>,
+    offsets: Vec<Span>,
+    period: Span,
+    delays: Steps<Span>,
+}
+
+/// A line with some hundred packets.
+const MAX_TRAIN_LINE: usize = 8192;
+const TRAIN_FORM: &str =
+    "a line needs at least three numbers: TIME BASE_DELAY OFFSET OFFSET ..., in milliseconds";
+
+impl LightTrains {
+    /// Whether a file is one of trains, by its first line: it has several numbers.
+    pub(crate) fn is_one(beginning: &[u8]) -> bool {
+        let line = beginning.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        line.trim_ascii().iter().any(|byte| b" \t".contains(byte))
+    }
+
+    /// Reads such a file; `name` is for errors. Keeps eight bytes of each number.
+    ///
+    /// # Errors
+    /// When a line does not read, times do not increase, or offsets decrease; they name the line.
+    pub fn read(name: &str, reader: impl BufRead) -> Result<Self, TraceError> {
+        let (mut trains, mut offsets): (Vec<Train>, Vec<Span>) = (Vec::new(), Vec::new());
+        let mut delays = Vec::new();
+        LineReader::new(name).longest(MAX_TRAIN_LINE).read(reader, |line, text| {
+            let wrong = |problem: String| TraceError::line(name, line, problem);
+            let mut fields =
+                text.split(|byte| b" \t".contains(byte)).filter(|field| !field.is_empty());
+            let start = fields.next().ok_or_else(|| wrong(TRAIN_FORM.into()))?;
+            let start = Span::from_millis(parse_millis(start).map_err(&wrong)?.into());
+            if trains.last().is_some_and(|before| start <= before.start) {
+                return Err(wrong(format!("time {start} does not come after the one before it")));
+            }
+            let delay = fields.next().and_then(|field| str::from_utf8(field).ok());
+            let delay = delay.ok_or_else(|| wrong(TRAIN_FORM.into()))?;
+            delays.push(parse_delay(delay, TRAIN_FORM).map_err(&wrong)?);
+            let first = offsets.len();
+            for field in fields {
+                let offset = Span::from_millis(parse_millis(field).map_err(&wrong)?.into());
+                if offsets[first..].last().is_some_and(|before| offset < *before) {
+                    return Err(wrong(format!("offset {offset} is before the one in front of it")));
+                }
+                if offsets.len() == MAX_OPPORTUNITIES {
+                    return Err(TraceError::TooLong {
+                        name: name.to_owned(),
+                        limit: MAX_OPPORTUNITIES,
+                    });
+                }
+                offsets.push(offset);
+            }
+            if offsets.len() == first {
+                return Err(wrong(TRAIN_FORM.into()));
+            }
+            trains.push(Train { start, first, end: offsets.len() });
+            Ok(())
+        })?;
+        let [.., before, last] = trains.as_slice() else {
+            let problem = "needs at least two lines, to know how long one holds".to_owned();
+            return Err(TraceError::Unreadable { name: name.to_owned(), problem });
+        };
+        let period = last.start + (last.start - before.start);
+        let ends = trains.iter().skip(1).map(|train| train.start).chain([period]);
+        let starts = std::iter::once(Span::ZERO).chain(trains.iter().skip(1).map(|it| it.start));
+        let lengths = ends.zip(starts).map(|(end, start)| end - start);
+        let delays = Steps::cycle(delays.into_iter().zip(lengths))
+            .expect("times are whole milliseconds and increase");
+        Ok(Self { trains, offsets, period, delays })
+    }
+
+    /// The base delay over time.
+    pub const fn delays(&self) -> &Steps<Span> {
+        &self.delays
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,6 +146,12 @@ impl CellReplay {
             last = at;
         }
         Self { heavy, trains, offsets, period: light.period(), gap }
+    }
+
+    /// Takes trains as they were recorded.
+    pub fn of_trains(heavy: Arc<Trace>, light: LightTrains, gap: Span) -> Self {
+        let LightTrains { trains, offsets, period, .. } = light;
+        Self { heavy, trains, offsets, period, gap }
     }
 
     /// A link without light trains: whatever comes is served by the heavy trace.
@@ -206,6 +298,37 @@ mod tests {
         assert_eq!(starts.collect::<Vec<_>>(), [0.0, 100.0, 200.0]);
         let millis = replay.offsets.iter().map(|offset| offset.as_millis_f64());
         assert_eq!(millis.collect::<Vec<_>>(), [0.0, 2.0, 5.0, 0.0, 1.0, 0.0]);
+    }
+
+    #[test]
+    fn trains_and_delays_of_one_file_are_read() {
+        let text = "0 25 0 1 1 2\n50 28 0 2\n100 25.5 0 7 9\n";
+        let light = LightTrains::read("l", text.as_bytes()).unwrap();
+        let delays: Steps<Span> =
+            Steps::parse("step:25ms/50ms,28ms/50ms,25.5ms/50ms", "d").unwrap();
+        assert_eq!(light.delays(), &delays);
+        let heavy = Arc::new(Trace::from_millis(every_milli()).unwrap());
+        let replay = Arc::new(CellReplay::of_trains(heavy, light, GAP));
+        assert_eq!(departures(&replay, &[60; 2]), [60.0, 62.0]);
+        assert_eq!(departures(&replay, &[110; 3]), [110.0, 117.0, 119.0]);
+        // All repeats after 150 ms.
+        assert_eq!(departures(&replay, &[151; 4]), [151.0, 152.0, 152.0, 153.0]);
+        assert!(LightTrains::is_one(text.as_bytes()) && !LightTrains::is_one(b"0\n3 \n"));
+    }
+
+    #[test]
+    fn bad_files_of_trains_are_refused_with_their_line() {
+        for (text, part) in [
+            ("0 25 0\n", "needs at least two lines"),
+            ("0 25 0\n50 25\n", "line 2: a line needs at least three numbers"),
+            ("0 25 0\n0 25 0\n", "line 2: time 0s does not come after"),
+            ("0 25 0\n50 25 3 1\n", "line 2: offset 1ms is before"),
+            ("0 25 0\n50 -1 0\n", "line 2: the delay -1 is not between"),
+            ("0 25 0\n50 25 x\n", "line 2: `x` is not a whole number"),
+        ] {
+            let message = LightTrains::read("l", text.as_bytes()).unwrap_err().to_string();
+            assert!(message.contains(part), "{text:?}: {message}");
+        }
     }
 
     #[test]

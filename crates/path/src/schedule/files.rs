@@ -7,7 +7,8 @@ use std::sync::Arc;
 use cellpace_base::Span;
 
 use super::Trace;
-use super::step_file::{read_delays, read_losses};
+use super::cellreplay::LightTrains;
+use super::step_file::{read_delays, read_delays_every, read_losses};
 use crate::error::{PathError, TraceError};
 use crate::profile::{LinkProfile, ProfileError};
 use crate::steps::Steps;
@@ -19,6 +20,14 @@ const MAX_PROFILE_BYTES: u64 = 1 << 18;
 type ReadTrace = fn(&str, Box<dyn BufRead>) -> Result<Trace, TraceError>;
 
 type OpenFile<'a> = Box<dyn FnMut(&str) -> io::Result<Box<dyn BufRead>> + 'a>;
+
+/// Both forms of what a link delivers to sparse traffic.
+pub(super) enum LightRecording {
+    /// Cut into trains where it pauses.
+    Trace(Trace),
+    /// As CellReplay has them.
+    Trains(LightTrains),
+}
 
 /// The files that traces, delays and losses may name. Each trace and delay file is read once, however often it is asked for,
 /// and shared.
@@ -86,6 +95,32 @@ impl<'a> TraceFiles<'a> {
         let delays = read_delays(name, self.reader(name)?)?;
         self.delays.insert(name.to_owned(), delays.clone());
         Ok(delays)
+    }
+
+    /// The delays in the file `name`, of which there is one a line, `every` so far apart.
+    ///
+    /// # Errors
+    /// As for [`trace`](Self::trace).
+    pub(crate) fn delays_every(
+        &mut self,
+        name: &str,
+        every: Span,
+    ) -> Result<Steps<Span>, PathError> {
+        Ok(read_delays_every(name, self.reader(name)?, every)?)
+    }
+
+    /// What a link delivers to sparse traffic, in the file `name`.
+    ///
+    /// # Errors
+    /// As for [`trace`](Self::trace).
+    pub(super) fn light(&mut self, name: &str) -> Result<LightRecording, PathError> {
+        let mut reader = self.reader(name)?;
+        let problem = |problem: String| TraceError::Unreadable { name: name.to_owned(), problem };
+        let beginning = reader.fill_buf().map_err(|error| problem(error.to_string()))?;
+        if LightTrains::is_one(beginning) {
+            return Ok(LightRecording::Trains(LightTrains::read(name, reader)?));
+        }
+        Ok(LightRecording::Trace((self.read)(name, reader)?))
     }
 
     /// The shares of loss in the file `name`; [`LossSpec`](crate::LossSpec) has the format.

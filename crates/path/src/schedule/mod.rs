@@ -26,15 +26,16 @@ use crate::{Delay, DelaySpec, Handover};
 
 pub use crate::error::TraceError;
 pub use capacity::{capacity_between, capacity_bins};
-pub use cellreplay::{CellReplay, CellReplaySchedule};
+pub use cellreplay::{CellReplay, CellReplaySchedule, LightTrains};
 pub use constant::Constant;
+use files::LightRecording;
 pub use files::TraceFiles;
 pub use lines::LineReader;
 pub use lint::{Check, Finding, Severity, lint};
 pub use opportunities::Schedule;
 pub use piecewise::Piecewise;
 use shifted::Shifted;
-pub(crate) use step_file::{read_delays, read_losses};
+pub(crate) use step_file::{read_delays, read_delays_every, read_losses};
 pub use trace::{MAX_OPPORTUNITIES, Replay, Trace};
 
 /// A trace by its written form: a generated one, or else a file's name.
@@ -79,7 +80,10 @@ pub const TRACE_FORMS: [(&str, &str); 9] = [
     ("step:10mbit/5s,100mbit/5s", "rates in turn, over and over"),
     ("random:2mbit..20mbit/5s", "a rate redrawn uniformly every 5 s"),
     ("onoff:12mbit,on=5s,off=1s", "a rate with outages (lengths=exp: random)"),
-    ("cellreplay:heavy=F,light=F,delay=F", "a pair of traces with a changing base delay"),
+    (
+        "cellreplay:heavy=F,light=F,delay=F",
+        "a pair of traces with a changing base delay, also CellReplay's own",
+    ),
     ("profile:FILE", "a profile that `cellpace trace fit` made"),
     ("radio:FILE.toml", "a drive past cells with these parameters"),
     ("FILE", "a file in Mahimahi format, also gzipped"),
@@ -126,9 +130,9 @@ params! {
     struct CellReplayParams {
         /// File with what a saturating sender gets (Mahimahi format)
         heavy: Option<String> = "", from "CellReplay, NSDI 2025";
-        /// File with what short trains of packets get (Mahimahi format)
+        /// File with what short trains of packets get (Mahimahi format, or CellReplay's own)
         light: Option<String> = "", from "CellReplay, NSDI 2025";
-        /// File with the base delay over time
+        /// File with the base delay over time; CellReplay's own file of trains has it, too
         delay: Option<String> = "", from "CellReplay, NSDI 2025";
         /// Idle time after which the link serves a train again, and which ends a train
         gap: Span = "100ms" in MIN_STEP..=Span::from_secs(3600), from "cellpace", logarithmic;
@@ -357,14 +361,22 @@ fn cellreplay(rest: &str, files: &mut TraceFiles<'_>) -> Result<TraceKind, PathE
         });
     };
     let heavy = files.trace(heavy)?;
-    let delay = params.delay.map(|name| files.delays(&name)).transpose()?;
-    let delay = delay.map(DelaySpec::from);
-    let Some(light) = &params.light else {
-        let link = Arc::new(CellReplay::saturated(heavy));
-        return Ok(TraceKind::CellReplay { link, delay });
+    let light = params.light.as_ref().map(|name| files.light(name)).transpose()?;
+    let (link, in_light) = match light {
+        None => (CellReplay::saturated(heavy), None),
+        Some(LightRecording::Trace(light)) => (CellReplay::new(heavy, &light, params.gap), None),
+        Some(LightRecording::Trains(light)) => {
+            let delays = light.delays().clone();
+            (CellReplay::of_trains(heavy, light, params.gap), Some(delays))
+        }
     };
-    let link = Arc::new(CellReplay::new(heavy, &*files.trace(light)?, params.gap));
-    Ok(TraceKind::CellReplay { link, delay })
+    let delay = match params.delay {
+        // CellReplay's own file has both.
+        None => in_light,
+        Some(_) if in_light.is_some() && params.delay == params.light => in_light,
+        Some(name) => Some(files.delays(&name)?),
+    };
+    Ok(TraceKind::CellReplay { link: Arc::new(link), delay: delay.map(DelaySpec::from) })
 }
 
 /// One of the radio layers that are built in, or a file with the parameters of another.
@@ -451,6 +463,7 @@ mod tests {
         TraceFiles::new(|name| match name {
             "drive.down" | "random" => Ok(Box::new("1\n2\n4\n".as_bytes())),
             "light" => Ok(Box::new("0\n3\n500\n".as_bytes())),
+            "trains" => Ok(Box::new("0 25 0 1\n50 27 0 0\n".as_bytes())),
             "delays" => Ok(Box::new("0 20\n1000 35.5\n".as_bytes())),
             "bad" => Ok(Box::new("1\nx\n".as_bytes())),
             "rates.csv" => Ok(Box::new("time_s,mbps\n0,12\n".as_bytes())),
@@ -474,11 +487,23 @@ mod tests {
             "drive.down",
             "cellreplay:heavy=drive.down,light=light,delay=delays",
             "cellreplay:heavy=drive.down",
+            "cellreplay:heavy=drive.down,light=trains",
+            "cellreplay:heavy=drive.down,light=trains,delay=trains",
+            "cellreplay:heavy=drive.down,light=trains,delay=delays",
         ] {
             let spec = TraceSpec::parse(text, &mut files()).unwrap();
             assert_eq!(spec.to_string(), text);
             assert!(spec.build(1).unwrap().peek().is_some(), "{text}");
         }
+        let mean = |text| {
+            let spec = TraceSpec::parse(text, &mut files()).unwrap();
+            spec.base_delay().map(DelaySpec::mean)
+        };
+        assert_eq!(mean("cellreplay:heavy=drive.down,light=trains"), Some(Span::from_millis(26)));
+        assert_eq!(
+            mean("cellreplay:heavy=drive.down,light=trains,delay=trains"),
+            Some(Span::from_millis(26))
+        );
         let named_like_one = TraceSpec::parse("random", &mut files()).unwrap();
         assert!(named_like_one.trace().is_some(), "without a colon it is a file");
     }

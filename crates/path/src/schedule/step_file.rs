@@ -14,12 +14,39 @@ const MAX_ROWS: usize = 4_000_000;
 
 /// Reads a delay file; [`DelaySpec`](crate::DelaySpec) has the format.
 pub(crate) fn read_delays(name: &str, reader: impl BufRead) -> Result<Steps<Span>, TraceError> {
-    const FORM: &str = "a line needs two numbers: milliseconds since the start, delay in ms";
-    read_steps(name, reader, FORM, |delay| match delay.parse::<f64>() {
+    const FORM: &str = "a line needs two numbers: milliseconds since the start, delay in ms; of a file with a \
+                        delay in each line say how far apart they are: file:NAME,every=10ms";
+    read_steps(name, reader, FORM, |delay| parse_delay(delay, FORM))
+}
+
+/// Reads a delay file of one number a line; [`DelaySpec`](crate::DelaySpec) has the format.
+pub(crate) fn read_delays_every(
+    name: &str,
+    reader: impl BufRead,
+    every: Span,
+) -> Result<Steps<Span>, TraceError> {
+    const FORM: &str = "a line needs one number: a delay in ms";
+    let mut rows = Vec::new();
+    LineReader::new(name).read(reader, |line, text| {
+        let delay = str::from_utf8(text).map_err(|_| FORM.to_owned());
+        let delay = delay.and_then(|text| parse_delay(text, FORM));
+        let delay = delay.map_err(|problem| TraceError::line(name, line, problem))?;
+        if rows.len() == MAX_ROWS {
+            return Err(TraceError::TooLong { name: name.to_owned(), limit: MAX_ROWS });
+        }
+        rows.push((delay, every));
+        Ok(())
+    })?;
+    Steps::cycle(rows).ok_or_else(|| TraceError::Empty { name: name.to_owned() })
+}
+
+/// Reads a delay in ms.
+pub(super) fn parse_delay(delay: &str, form: &str) -> Result<Span, String> {
+    match delay.parse::<f64>() {
         Ok(ms) if (0.0..=3_600_000.0).contains(&ms) => Ok(Span::from_millis_f64(ms)),
         Ok(_) => Err(format!("the delay {delay} is not between 0 and 3600000 ms")),
-        Err(_) => Err(FORM.into()),
-    })
+        Err(_) => Err(form.into()),
+    }
 }
 
 /// Reads a loss file; [`LossSpec`](crate::LossSpec) has the format.
