@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use cellpace_base::split_name;
 use cellpace_cc::find_controller;
-use cellpace_lab::{Batch, Experiment, NamedTrace, StackSpec, read_controller, trace_files};
+use cellpace_lab::{
+    Batch, Experiment, NamedTrace, StackSpec, read_controller, shown_name, trace_files,
+};
 use cellpace_path::SendJitterSpec;
 use cellpace_sim::{AckPolicy, Scenario, TransferSpec, VideoSpec};
 use clap::Args;
@@ -24,12 +26,18 @@ use crate::path_options::PathOptions;
   cellpace compare --trace random:10mbit..100mbit/5s --rtt random:10ms..100ms/5s \\
       --loss random:0%..1%/5s --cc verus --cc cubic --repeat 5
   cellpace compare --cc verus --stack builtin --stack noq --stack quinn:cc=cubic --duration 20s
+  cellpace compare --path leo-bent-pipe --cc bbr --cc pace
   cellpace compare --handover 30s/200ms/80ms/lost --cc verus --cc bbr
   cellpace compare --transfer 2MB,count=20,gap=1s --cc cubic --cc bbr")]
 pub(crate) struct CompareArgs {
     /// A trace: a profile (lte-driving, ...), a file in Mahimahi format, or constant:12mbit and
     /// other forms that `cellpace trace list` shows; repeatable
-    #[arg(long = "trace", value_name = "TRACE", default_value = "lte-driving")]
+    #[arg(
+        long = "trace",
+        value_name = "TRACE",
+        default_value = "lte-driving",
+        conflicts_with = "path"
+    )]
     traces: Vec<String>,
     /// A controller, e.g. verus or verus:r=4 (`cellpace cc` lists them); repeatable
     #[arg(long = "cc", value_name = "CC", default_values = ["verus", "copa", "cubic", "bbr"])]
@@ -95,19 +103,28 @@ fn experiment(args: &CompareArgs) -> Result<Experiment, CommandError> {
     let mut files = trace_files();
     let acks = named("--acks", args.acks.parse::<AckPolicy>())?;
     let send_jitter = named("--send-jitter", args.send_jitter.parse::<SendJitterSpec>())?;
-    let traces = named("--trace", NamedTrace::read_all(&args.traces, &mut files))?;
-    let traces = traces.into_iter().map(|trace| trace.starting_at(args.path.from));
+    let path = args.path.conditions(&mut files)?;
+    let traces = match args.path.link.whole() {
+        Some(text) => {
+            let trace = NamedTrace { name: shown_name(text), spec: path.trace().clone() };
+            vec![trace.starting_at(args.path.from)]
+        }
+        None => {
+            let traces = named("--trace", NamedTrace::read_all(&args.traces, &mut files))?;
+            traces.into_iter().map(|trace| trace.starting_at(args.path.from)).collect()
+        }
+    };
     let transfer = args.transfer.as_deref().map(|text| TransferSpec::parse(text, &mut files));
     Ok(Experiment {
         controllers: named("--cc", controllers)?,
-        traces: traces.collect(),
+        traces,
         stacks: args.stacks.clone(),
         seeds: args.repetition.seeds(args.path.link.seed).collect(),
         flows: args.flows,
         transfer: named("--transfer", transfer.transpose())?,
         video: named("--video", args.video.as_deref().map(VideoSpec::read).transpose())?,
         duration: args.path.link.duration,
-        path: Scenario { acks, send_jitter, ..args.path.conditions(&mut files)? },
+        path: Scenario { acks, send_jitter, ..path },
     })
 }
 

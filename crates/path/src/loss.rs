@@ -106,6 +106,24 @@ impl LossSpec {
         }
     }
 
+    /// How its probability changes, if it does.
+    pub const fn steps(&self) -> Option<&Steps<f64>> {
+        match self {
+            Self::Changing(steps) | Self::File(_, steps) => Some(steps),
+            Self::None | Self::Independent(_) | Self::Bursts(_) => None,
+        }
+    }
+
+    /// The same, begun at `start`, if it was recorded in the file `name`.
+    pub(crate) fn of_file_starting_at(&self, name: &str, start: Span) -> Option<Self> {
+        match self {
+            Self::File(file, steps) if file == name => {
+                Some(Self::File(file.clone(), steps.starting_at(start)))
+            }
+            _ => None,
+        }
+    }
+
     /// Reads a written form; `files` supplies the file it may name.
     ///
     /// # Errors

@@ -7,7 +7,8 @@ use std::fmt::Display;
 
 use cellpace_base::Span;
 
-use crate::schedule::TraceFiles;
+use crate::profile;
+use crate::schedule::{TraceError, TraceFiles};
 use crate::{
     DelaySpec, FieldError, Handover, ImpairSpec, JitterSpec, LossSpec, QueueSpec, TraceSpec,
 };
@@ -71,6 +72,16 @@ impl DuplexSpec {
     /// Begins the traces of both directions at `from`, so that they stay together
     /// ([`TraceSpec::starting_at`]).
     pub fn start_traces_at(&mut self, from: Span) {
+        // What was recorded with the trace begins with it.
+        let recorded = self.down.trace.as_ref().map(|trace| trace.text().to_owned());
+        if let Some(name) = recorded.filter(|_| !from.is_zero()) {
+            if let Some(rtt) = self.down.rtt.of_file_starting_at(&name, from) {
+                self.set_rtt(rtt);
+            }
+            if let Some(loss) = self.down.loss.of_file_starting_at(&name, from) {
+                self.down.loss = loss;
+            }
+        }
         for path in [&mut self.down, &mut self.up] {
             path.trace = path.trace.take().map(|trace| trace.starting_at(from));
         }
@@ -175,6 +186,19 @@ macro_rules! place {
 
 /// The fields of a path in the order of the cells of a sweep: the first changes most slowly.
 pub const PATH_FIELDS: &[PathField] = &[
+    PathField {
+        name: "path",
+        value_name: "FILE",
+        example: "leo-bent-pipe",
+        help: "Rate, RTT and loss at once, in place of --trace: a table with a column of each (one of the last two may be \
+               missing), or a profile that has them (leo-bent-pipe, profile:FILE). --rtt and --loss replace its own",
+        can_change: false,
+        ..place!(
+            [down.trace, down.delay, down.rtt, up.delay, up.rtt, down.loss],
+            |link, whole| whole.set(link),
+            WholePath::parse
+        )
+    },
     PathField {
         name: "trace",
         value_name: "TRACE",
@@ -304,6 +328,58 @@ const NO_FIELD: PathField = PathField {
     copy: |_, _| (),
 };
 
+/// Rate, RTT and loss that belong together.
+struct WholePath {
+    trace: TraceSpec,
+    rtt: Option<DelaySpec>,
+    loss: Option<LossSpec>,
+}
+
+impl WholePath {
+    fn parse(text: &str, files: &mut TraceFiles<'_>) -> Result<Self, crate::PathError> {
+        let text = text.trim();
+        let profile = match text.strip_prefix("profile:") {
+            Some(file) => Some(files.profile(file.trim())?),
+            None => profile::builtin(text),
+        };
+        let whole = match profile {
+            Some(profile) => Self {
+                trace: TraceSpec::parse(text, files)?,
+                rtt: profile.rtt().cloned().map(DelaySpec::from),
+                loss: profile.loss().cloned().map(LossSpec::Changing),
+            },
+            None => {
+                let recording = files.recording(text)?;
+                if let Some(problem) = recording.problem {
+                    return Err(problem.into());
+                }
+                Self {
+                    trace: TraceSpec::recorded(text, recording.trace),
+                    rtt: recording.rtt.map(|steps| DelaySpec::recorded(text, steps)),
+                    loss: recording.loss.map(|steps| LossSpec::File(text.to_owned(), steps)),
+                }
+            }
+        };
+        if whole.rtt.is_none() && whole.loss.is_none() {
+            let problem = "has a rate and neither RTTs nor losses (columns such as rtt_ms and loss_percent): \
+                           give it as the trace"
+                .to_owned();
+            return Err(TraceError::Unreadable { name: text.to_owned(), problem }.into());
+        }
+        Ok(whole)
+    }
+
+    fn set(self, link: &mut DuplexSpec) {
+        link.down.trace = Some(self.trace);
+        if let Some(rtt) = self.rtt {
+            link.set_rtt(rtt);
+        }
+        if let Some(loss) = self.loss {
+            link.down.loss = loss;
+        }
+    }
+}
+
 fn text_of(error: impl Display) -> String {
     error.to_string()
 }
@@ -348,6 +424,45 @@ mod tests {
                 assert_eq!(link, DuplexSpec::default(), "{}", field.name);
             }
         }
+    }
+
+    #[test]
+    fn a_recording_is_a_whole_path_that_other_fields_change() {
+        use crate::schedule::{Recording, Trace};
+        use crate::steps::Steps;
+
+        let mut files = TraceFiles::new(|_| Ok(Box::new("".as_bytes()))).read_by(|name, _| {
+            let trace = Trace::from_millis((1..=4).collect()).unwrap();
+            let steps = |text: &str| Steps::parse(text, "rtt").unwrap();
+            let rtt = (name != "rates").then(|| steps("step:20ms/2ms,30ms/2ms"));
+            let loss = (name == "all").then(|| Steps::parse("step:0%/2ms,4%/2ms", "loss").unwrap());
+            Ok(Recording { rtt, loss, ..trace.into() })
+        });
+        let mut read = |fields: &[(&str, &str)]| {
+            let mut link = DuplexSpec::default();
+            for (name, text) in fields {
+                PathField::find(name).unwrap().read(&mut link, text, &mut files)?;
+            }
+            Ok::<_, FieldError>(link)
+        };
+        let mut link = read(&[("path", "all")]).unwrap();
+        assert_eq!(link.rtt().mean(), Span::from_millis(25));
+        assert_eq!(link.down.loss.mean(), 0.02);
+        assert_eq!(link.down.trace.as_ref().unwrap().to_string(), "all");
+        link.start_traces_at(Span::from_millis(3));
+        let turned = |text: &str| Steps::<Span>::parse(text, "rtt").unwrap();
+        assert_eq!(
+            *link.rtt(),
+            DelaySpec::recorded("all", turned("step:30ms/1ms,20ms/2ms,30ms/1ms"))
+        );
+        let other = read(&[("path", "rtts"), ("rtt", "9ms"), ("loss", "1%")]).unwrap();
+        assert_eq!(
+            (other.rtt().to_string(), other.down.loss.to_string()),
+            ("9ms".into(), "1%".into())
+        );
+        let error = read(&[("path", "rates")]).unwrap_err();
+        assert!(error.to_string().starts_with("path: rates: has a rate and neither"), "{error}");
+        assert!(read(&[("path", "lte-driving")]).is_err());
     }
 
     #[test]

@@ -5,8 +5,9 @@ use std::fmt;
 use std::io::BufRead;
 use std::str::FromStr;
 
-use cellpace_path::schedule::{LineReader, Trace, TraceError};
+use cellpace_path::schedule::{LineReader, Recording, Trace, TraceError};
 
+use super::beside::Beside;
 use super::csv::{MAX_CSV_LINES, fill};
 
 /// The longest line: recordings of phones have dozens of columns.
@@ -198,9 +199,16 @@ pub(super) fn read(
     name: &str,
     reader: impl BufRead,
     options: &TableOptions,
-) -> Result<(Trace, TableReading), TraceError> {
-    let mut rows =
-        Rows { name, options, columns: None, header: None, first: None, rows: Vec::new() };
+) -> Result<(Recording, TableReading), TraceError> {
+    let mut rows = Rows {
+        name,
+        options,
+        columns: None,
+        header: None,
+        first: None,
+        rows: Vec::new(),
+        beside: Beside::default(),
+    };
     LineReader::new(name)
         .longest(MAX_TABLE_LINE)
         .read(reader, |number, text| rows.take(number, &String::from_utf8_lossy(text)))?;
@@ -249,6 +257,7 @@ struct Rows<'a> {
     first: Option<f64>,
     /// Times in ms, sums of values, lines that have it.
     rows: Vec<(f64, f64, u32)>,
+    beside: Beside,
 }
 
 impl Rows<'_> {
@@ -264,11 +273,13 @@ impl Rows<'_> {
             }
             let columns = Columns::find(self.header.as_deref(), &fields, separator, self.options);
             self.columns = Some(columns.map_err(line)?);
+            self.beside = Beside::find(self.header.as_deref());
         }
         let columns = self.columns.as_ref().expect("they were found above");
         let fields = split(text, columns.separator);
         let (time, value) = columns.row(&fields).map_err(line)?;
         let at = time - *self.first.get_or_insert(time);
+        self.beside.take(self.name, number, at, &fields);
         let shown = || fields[columns.time].escape_debug().to_string();
         if at > f64::from(u32::MAX) {
             let problem = "is more than 49 days after the first";
@@ -291,7 +302,7 @@ impl Rows<'_> {
         Ok(())
     }
 
-    fn finish(self) -> Result<(Trace, TableReading), String> {
+    fn finish(self) -> Result<(Recording, TableReading), String> {
         let Some(columns) = self.columns.filter(|_| self.rows.len() > 1) else {
             let problem = match self.header {
                 Some(header) if self.rows.is_empty() => {
@@ -324,7 +335,8 @@ impl Rows<'_> {
                 }
             }
         }
-        let trace = fill(&filled, end)?;
+        let mut recording = Recording::from(fill(&filled, end)?);
+        self.beside.put(&mut recording);
         let said = columns.said(self.options, self.header.is_some());
         let reading = TableReading {
             columns: said,
@@ -333,7 +345,7 @@ impl Rows<'_> {
             usual_step: usual,
             gap: self.options.gap,
         };
-        Ok((trace, reading))
+        Ok((recording, reading))
     }
 }
 
@@ -659,7 +671,7 @@ mod tests {
 
     /// Length in s, and mean rate in Mbit/s.
     fn figures(text: &str, options: &TableOptions) -> (f64, f64, String) {
-        let (trace, reading) = with(text, options).unwrap();
+        let (recording, reading) = with(text, options).unwrap();
         let seconds = trace.period().as_secs_f64();
         let mbps = trace.millis().len() as f64 * 0.012 / seconds;
         (seconds, (mbps * 100.0).round() / 100.0, reading.to_string())

@@ -8,6 +8,7 @@ mod lines;
 mod lint;
 mod opportunities;
 mod piecewise;
+mod recording;
 mod shifted;
 mod step_file;
 mod trace;
@@ -34,6 +35,7 @@ pub use lines::LineReader;
 pub use lint::{Check, Finding, Severity, lint};
 pub use opportunities::Schedule;
 pub use piecewise::Piecewise;
+pub use recording::Recording;
 use shifted::Shifted;
 pub(crate) use step_file::{read_delays, read_delays_every, read_losses};
 pub use trace::{MAX_OPPORTUNITIES, Replay, Trace};
@@ -194,6 +196,11 @@ impl TraceSpec {
     /// Whether the trace brings handovers of its own.
     pub const fn has_handovers(&self) -> bool {
         matches!(self.kind, TraceKind::Radio(_) | TraceKind::Drive(_))
+    }
+
+    /// The form in which it was written.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// The handovers before `until` that a [drawn](Self::drawn) radio layer brings.
