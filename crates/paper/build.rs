@@ -1,4 +1,4 @@
-//! Writes the list of the claim files and recordings below `papers/`, which the library embeds. The crate has a
+//! Writes the list of the recordings below `papers/recorded`, which the library embeds. The crate has a
 //! link to the folder of the repository, which a published crate contains.
 
 use std::fmt::Write;
@@ -6,33 +6,19 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("papers").canonicalize()?;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("recordings/recorded").canonicalize()?;
     println!("cargo::rerun-if-changed={}", folder.display());
-    let mut files = Vec::new();
-    for entry in fs::read_dir(&folder)? {
-        let paper = entry?.path();
-        if paper.is_dir() {
-            println!("cargo::rerun-if-changed={}", paper.display());
-            for entry in fs::read_dir(&paper)? {
-                files.push(entry?.path());
-            }
-        }
-    }
+    let files: Result<Vec<PathBuf>, io::Error> =
+        fs::read_dir(&folder)?.map(|entry| Ok(entry?.path())).collect();
+    let mut files = files?;
+    files.retain(|file| file.extension().is_some_and(|found| found == "json"));
     files.sort();
-    let mut text = String::new();
-    list(&mut text, "CLAIMS", &files, "toml");
-    list(&mut text, "RECORDED", &files, "json");
-    let target = env::var_os("OUT_DIR").map(PathBuf::from).ok_or(io::ErrorKind::NotFound)?;
-    fs::write(target.join("embedded.rs"), text)
-}
-
-/// Adds a constant with the files of this ending: `PAPER/NAME` and the text of each.
-fn list(text: &mut String, constant: &str, files: &[PathBuf], ending: &str) {
-    let _ = writeln!(text, "pub(crate) const {constant}: &[(&str, &str)] = &[");
-    for file in files.iter().filter(|file| file.extension().is_some_and(|found| found == ending)) {
-        let paper = file.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+    let mut text = String::from("const RECORDED: &[(&str, &str)] = &[\n");
+    for file in &files {
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
-        let _ = writeln!(text, "    ({:?}, include_str!({file:?})),", format!("{paper}/{name}"));
+        let _ = writeln!(text, "    ({name:?}, include_str!({file:?})),");
     }
     text.push_str("];\n");
+    let target = env::var_os("OUT_DIR").map(PathBuf::from).ok_or(io::ErrorKind::NotFound)?;
+    fs::write(target.join("embedded.rs"), text)
 }

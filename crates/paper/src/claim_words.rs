@@ -1,4 +1,4 @@
-//! Values in claim files: texts and numbers, one or several.
+//! Values of runs: texts and numbers, one or several.
 
 use serde::Deserialize;
 

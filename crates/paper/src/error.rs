@@ -13,9 +13,3 @@ pub enum PaperError {
     #[error("{0}")]
     Failed(String),
 }
-
-impl PaperError {
-    pub(crate) fn of(id: &str, why: impl std::fmt::Display) -> Self {
-        Self::Invalid(format!("{id}: {why}"))
-    }
-}

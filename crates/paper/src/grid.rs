@@ -1,6 +1,5 @@
 //! Runs to cells: every combination of places on the axes.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use cellpace_base::{Random, Span, Time, parse_span};
@@ -217,40 +216,6 @@ impl ClaimRun {
         places.any(|place| is_recorded(&place))
             || quoted(&texts).any(trace_sets::is_recorded)
             || trained.any(|training| training.traces.iter().any(is_recorded))
-    }
-
-    /// The command `compare` that does the runs from the beginnings of their traces, where there is
-    /// one that does.
-    pub(crate) fn compare_line(&self, folder: Option<&Path>) -> Option<String> {
-        let is_plain = self.scenario.is_none()
-            && self.recording.is_none()
-            && self.train.is_none()
-            && self.path.is_none()
-            && self.flow.is_none()
-            && self.sweep.is_empty()
-            && self.spacing.is_none()
-            && self.starts_within.is_none();
-        if !is_plain {
-            return None;
-        }
-        let mut line = "cellpace compare".to_owned();
-        for (name, field) in self.fields() {
-            let values = match field {
-                Some(field) => axis(name, field.texts()).ok()?.places,
-                None => self.block_value(name).map(Arc::from).into_iter().collect(),
-            };
-            if values.len() > 1 && !matches!(name, "trace" | "cc") {
-                return None;
-            }
-            for value in values {
-                let value = match folder.filter(|_| trace_sets::is_recorded(&value)) {
-                    Some(_) => format!("\"$CELLPACE_TRACES/{}\"", trace_sets::file_name(&value)),
-                    None => trace_sets::stand_in(&value).unwrap_or(&value).to_owned(),
-                };
-                line += &format!(" --{name} {value}");
-            }
-        }
-        Some(line)
     }
 
     /// When the flows start.

@@ -1,34 +1,19 @@
-//! Claims of papers as scenarios with verdicts.
-//!
-//! A claim is a file: what a paper says, runs of scenarios, checks of their figures, and the verdict
-//! that is expected of them. [`Library`] has those that come with the program, a [`Plan`] runs them.
-//!
-//! ```
-//! let library = cellpace_paper::Library::embedded()?;
-//! assert!(library.claims().iter().any(|claim| claim.id == "verus-table1"));
-//! # Ok::<(), cellpace_paper::PaperError>(())
-//! ```
+//! The runs behind claims of papers: grids of scenarios over recorded traces or what stands for them,
+//! trained Markov tables, and what was measured with real packets. The claims themselves and their
+//! checks are the Python package `papers` of the repository.
 
 #![forbid(unsafe_code)]
 
 mod arrivals;
 mod cache;
-mod charts;
-mod check;
 mod claim;
 mod claim_words;
 mod conditions;
 mod depth;
-mod document;
-mod embedded;
 mod error;
 mod experiment;
-pub mod expression;
 mod fields;
 mod grid;
-mod headlines;
-mod judge;
-mod library;
 mod machine;
 mod predictions;
 mod profiles;
@@ -39,25 +24,23 @@ mod records;
 mod run;
 mod scenarios;
 mod statistics;
+mod table;
 mod table_figures;
 mod trace_sets;
 mod trainings;
 mod unit;
-mod verdict;
 
 pub use cache::Cache;
-pub use check::CheckResult;
-pub use claim::{Analysis, Chart, Check, Claim, ClaimRun, Level, Mode, Setup};
+pub use claim::{Analysis, Claim, ClaimRun};
 pub use conditions::Conditions;
 pub use depth::Depth;
-pub use document::{Front, document};
 pub use error::PaperError;
 pub use experiment::Measured;
-pub use headlines::HEADLINES;
-pub use library::Library;
 pub use machine::{Lateness, Machine};
 pub use recording::Recording;
-pub use run::{ClaimResult, Plan, RunOptions, Unrun, command_lines, training_lines};
+pub use records::Records;
+pub use run::{ClaimResult, Plan, RunOptions, Unrun};
+pub use table::{Row, Table};
+pub use trace_sets::members;
 pub use trainings::ClaimTraining;
 pub use unit::Unit;
-pub use verdict::Verdict;

@@ -12,9 +12,11 @@ use serde_json::Value;
 use crate::cache;
 use crate::claim_words::OneOrMany;
 use crate::conditions::Conditions;
-use crate::embedded::RECORDED;
-use crate::expression::{Coordinates, Kind, Row, Table, Type};
+use crate::table::{Coordinates, Row, Table};
 use crate::unit::of_field;
+
+// The conditions of recordings.
+include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
 const DESCRIPTIONS: &str = include_str!("../recordings/recordings.toml");
 
@@ -116,8 +118,7 @@ type Recordings = Result<BTreeMap<String, Arc<Recording>>, String>;
 
 static RECORDINGS: LazyLock<Recordings> = LazyLock::new(|| {
     let read = |(name, text): &(&str, &str)| {
-        let name = name.strip_prefix("recorded/").unwrap_or(name);
-        Ok((name.to_owned(), Conditions::read(name, text)?))
+        Ok(((*name).to_owned(), Conditions::read(name, text)?))
     };
     let conditions: Result<_, String> = RECORDED.iter().map(read).collect();
     read_all(DESCRIPTIONS, &FILES, conditions?)
@@ -172,7 +173,7 @@ impl Recording {
     }
 
     /// What speaks against it: that it is stale, or invalid.
-    pub(crate) fn note(&self) -> &'static str {
+    pub fn note(&self) -> &'static str {
         let is_invalid =
             self.measured.as_ref().is_some_and(|measured| !measured.invalid.is_empty());
         match (self.is_stale(), is_invalid) {
@@ -188,23 +189,6 @@ impl Recording {
         measured.tables.clear();
         measured.read(figures)?;
         Ok(Self { measured: Some(conditions), ..measured })
-    }
-
-    /// What the values of a field are.
-    pub(crate) fn field_type(&self, name: &str) -> Result<Type, String> {
-        let table = self.table_of(name)?;
-        let places = |at: usize| {
-            let places = table.rows.iter().map(|row| row.coordinates[at].to_string());
-            let mut found: Vec<String> = Vec::new();
-            places.for_each(|place| {
-                if !found.contains(&place) {
-                    found.push(place);
-                }
-            });
-            found
-        };
-        let axes = table.axes.iter().enumerate().map(|(at, name)| (name.to_string(), places(at)));
-        Ok(Type { kind: table.kind, axes: axes.collect(), labels: &[] })
     }
 
     /// The values of a field. `only` keeps those at one place of an axis.
@@ -379,7 +363,7 @@ fn table(
             rows.push(Row::new(place, value * scale));
         }
     }
-    Table { kind: Kind::Quantity(unit), axes, rows }
+    Table { unit, axes, rows }
 }
 
 type Along = Vec<(Option<Arc<str>>, f64)>;
@@ -523,8 +507,6 @@ pub(crate) mod tests {
     fn values_of_a_cell_alone_have_no_axis_of_runs() {
         let window = made_up("made-up.json").unwrap().field("window_bytes", None).unwrap();
         assert_eq!(places(&window), [("gate city-drive copa".to_owned(), 40_000.0)]);
-        let types = made_up("made-up.json").unwrap().field_type("window_bytes").unwrap();
-        assert_eq!(types.axes[1], ("trace".to_owned(), vec!["city-drive".to_owned()]));
     }
 
     #[test]

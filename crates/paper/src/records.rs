@@ -7,9 +7,9 @@ use cellpace_measure::{TransferSummary, jain_index};
 use cellpace_sim::{Outcome, Scenario};
 use serde_json::{Value, json};
 
-use crate::expression::{Coordinates, Kind, Row, Table};
 use crate::fields::{self, Place};
 use crate::recording::Recording;
+use crate::table::{Coordinates, Row, Table};
 use crate::unit::of_field;
 
 /// The record of a run: the fields of `cellpace.compare/1`, and what only checks use.
@@ -59,7 +59,7 @@ fn spread(values: &[f64]) -> f64 {
 
 /// The records of a run of a claim.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Records {
+pub struct Records {
     pub(crate) axes: Vec<Arc<str>>,
     pub(crate) cells: Vec<(Coordinates, Arc<Value>)>,
     /// What was measured with real packets, in place of cells.
@@ -68,7 +68,7 @@ pub(crate) struct Records {
 
 impl Records {
     /// The places of an axis of runs.
-    pub(crate) fn places(&self, axis: &str) -> Vec<Arc<str>> {
+    pub fn places(&self, axis: &str) -> Vec<Arc<str>> {
         if let Some(recording) = &self.recording {
             return recording.places(axis);
         }
@@ -82,8 +82,16 @@ impl Records {
         places
     }
 
+    /// The pictures of the tables of a run of trainings: `transitions` or `zoom`.
+    pub fn maps(&self, which: &str) -> Vec<&Value> {
+        self.cells.iter().map(|(_, record)| &record["maps"][which]).collect()
+    }
+
     /// The values of a field. `only` keeps the cells at one place of an axis.
-    pub(crate) fn field(&self, name: &str, only: Option<(&str, &str)>) -> Result<Table, String> {
+    ///
+    /// # Errors
+    /// When there is no such field, or no run has it.
+    pub fn field(&self, name: &str, only: Option<(&str, &str)>) -> Result<Table, String> {
         if let Some(recording) = &self.recording {
             return recording.field(name, only);
         }
@@ -98,7 +106,7 @@ impl Records {
             Place::FlowSeries => axes.extend(["flow".into(), "time".into()]),
             Place::Along(axis) => axes.push(axis.into()),
         }
-        let mut table = Table { kind: Kind::Quantity(unit), axes, rows: Vec::new() };
+        let mut table = Table { unit, axes, rows: Vec::new() };
         let at =
             only.map(|(axis, place)| (self.axes.iter().position(|name| **name == *axis), place));
         for (coordinates, record) in &self.cells {
@@ -198,14 +206,8 @@ fn busy(throughputs: &Value, bin_s: f64) -> Vec<Value> {
     throughputs.as_array().into_iter().flatten().map(of_flow).collect()
 }
 
-/// By what else the values of a flow can be selected.
-pub(crate) const LABELS: [&str; 3] = ["cc", "rtt", "begin"];
-
-/// By what else the values of a transfer can be selected: those of its flow, and what the network
-/// did meanwhile.
-pub(crate) const TRANSFER_LABELS: [&str; 6] =
-    ["cc", "rtt", "begin", "handovers", "cells", "sinr_db"];
-
+/// By what else the values of a transfer can be selected than by those of its flow: what the network did
+/// meanwhile.
 fn transfer_labels(transfer: &Value) -> impl Iterator<Item = (&'static str, Arc<str>)> {
     let fields = [("handovers", "handovers"), ("cells", "cells"), ("sinr_db", "mean_sinr_db")];
     let known =

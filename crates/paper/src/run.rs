@@ -11,21 +11,19 @@ use cellpace_sim::Scenario;
 use serde_json::Value;
 
 use crate::arrivals::ArrivalWatch;
-use crate::check::run_check;
-use crate::claim::{Analysis, Claim, ClaimRun, Mode};
+use crate::claim::{Analysis, Claim, ClaimRun};
 use crate::claim_words::OneOrMany;
 use crate::depth::Depth;
-use crate::expression::Coordinates;
 use crate::grid::combinations;
-use crate::judge::verdict_of;
 use crate::predictions::predictions;
 use crate::profiles::ProfileWatch;
 use crate::radio::radio_figures;
 use crate::recording::Recording;
 use crate::records::{Records, record};
 use crate::scenarios::TraceFolder;
-use crate::trainings::{Trainings, named_in};
-use crate::{Cache, CheckResult, PaperError, Verdict, cache};
+use crate::table::Coordinates;
+use crate::trainings::Trainings;
+use crate::{Cache, PaperError, cache};
 
 /// How claims are run.
 #[derive(Debug, Clone, Default)]
@@ -40,32 +38,22 @@ pub struct RunOptions<'a> {
     pub cache: Option<Cache>,
     /// Whether results of earlier times are not used.
     pub is_fresh: bool,
-    /// Recordings that were measured now, in place of those of the program.
-    pub measured: Vec<Arc<Recording>>,
 }
 
-/// What came out of a claim.
+/// What came out of the runs of a claim.
 #[derive(Debug, Clone)]
-pub struct ClaimResult<'a> {
-    /// The claim.
-    pub claim: &'a Claim,
-    /// The verdict; of mode model and field that of what stands in.
-    pub verdict: Verdict,
-    /// The checks.
-    pub checks: Vec<CheckResult>,
+pub struct ClaimResult {
     /// Whether generated traces stood for recorded ones.
     pub is_generated: bool,
     /// Processor time of its runs, in seconds; shared runs count for each claim.
     pub seconds: f64,
-    /// The verdict that was expected, at this depth.
-    pub expected: Verdict,
-    /// Why there is no verdict, where it could not be run: [`ClaimResult::verdict`] is then
-    /// [`Verdict::Open`].
+    /// Why there are no figures, where it could not be run.
     pub unrun: Option<Unrun>,
-    pub(crate) records: BTreeMap<String, Records>,
+    /// The figures of its runs by their names.
+    pub records: BTreeMap<String, Records>,
 }
 
-/// Why a claim has no verdict.
+/// Why a claim has no figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unrun {
     /// It needs recorded traces that are not there.
@@ -74,56 +62,9 @@ pub enum Unrun {
     Failed(String),
 }
 
-impl<'a> ClaimResult<'a> {
-    fn unrun(claim: &'a Claim, why: Unrun) -> Self {
-        Self {
-            claim,
-            verdict: Verdict::Open,
-            checks: Vec::new(),
-            is_generated: false,
-            seconds: 0.0,
-            expected: claim.expected,
-            unrun: Some(why),
-            records: BTreeMap::new(),
-        }
-    }
-
-    /// Whether the verdict is the one expected. On generated traces any is, and none where the claim
-    /// needs recorded ones.
-    pub fn is_expected(&self) -> bool {
-        match &self.unrun {
-            Some(Unrun::NeedsTraces) => true,
-            Some(Unrun::Failed(_)) => false,
-            None => self.is_generated || self.verdict == self.expected,
-        }
-    }
-
-    /// Whether something went wrong with its runs.
-    pub fn has_failed(&self) -> bool {
-        matches!(self.unrun, Some(Unrun::Failed(_)))
-    }
-
-    /// The verdict as it is shown.
-    pub fn shown(&self) -> String {
-        match &self.unrun {
-            Some(Unrun::NeedsTraces) => return "needs traces".to_owned(),
-            Some(Unrun::Failed(why)) => return format!("failed: {why}"),
-            None => {}
-        }
-        let recordings = self.records.values().filter_map(|records| records.recording.as_ref());
-        let note = recordings.map(|recording| recording.note()).max().unwrap_or_default();
-        shown_verdict(self.claim, self.verdict) + note
-    }
-}
-
-/// A verdict with what it is about.
-pub(crate) fn shown_verdict(claim: &Claim, verdict: Verdict) -> String {
-    match claim.mode {
-        Mode::Model => format!("in a model: {}", verdict.name()),
-        Mode::Field if !claim.checks.is_empty() => {
-            format!("not testable here; in a model: {}", verdict.name())
-        }
-        _ => verdict.name().to_owned(),
+impl ClaimResult {
+    fn unrun(why: Unrun) -> Self {
+        Self { is_generated: false, seconds: 0.0, unrun: Some(why), records: BTreeMap::new() }
     }
 }
 
@@ -194,10 +135,10 @@ impl<'a> Plan<'a> {
         self.jobs.len()
     }
 
-    /// Does the runs and evaluates the checks. `None`: it was cancelled; what was done by then is
+    /// Does the runs. `None`: it was cancelled; what was done by then is
     /// in the cache.
     ///
-    /// A claim of which a run fails, or a check selects what is not there, has a result that says so.
+    /// A claim of which a run fails has a result that says so.
     ///
     /// # Errors
     /// When no thread can be started, or a run panics.
@@ -205,7 +146,7 @@ impl<'a> Plan<'a> {
         &self,
         options: &RunOptions<'_>,
         sink: &mut dyn WorkSink<JobResult>,
-    ) -> Result<Option<Vec<ClaimResult<'a>>>, PaperError> {
+    ) -> Result<Option<Vec<ClaimResult>>, PaperError> {
         let total: u64 = self.jobs.iter().map(|job| job.scenario.duration.as_nanos()).sum();
         let work = |index: usize, clock: &WorkClock| {
             let job = &self.jobs[index];
@@ -231,15 +172,14 @@ impl<'a> Plan<'a> {
             return Err(PaperError::Failed("a run panicked".to_owned()));
         }
         let results: Vec<JobResult> = results.into_iter().flatten().collect();
-        let judged = |at: usize| {
-            let claim = self.claims[at];
+        let result = |at: usize| {
             if let Some(why) = self.unrun.get(&at) {
-                return ClaimResult::unrun(claim, why.clone());
+                return ClaimResult::unrun(why.clone());
             }
-            judge(self, at, &results, options)
-                .unwrap_or_else(|why| ClaimResult::unrun(claim, Unrun::Failed(why)))
+            gathered(self, at, &results, options)
+                .unwrap_or_else(|why| ClaimResult::unrun(Unrun::Failed(why)))
         };
-        Ok(Some((0..self.claims.len()).map(judged).collect()))
+        Ok(Some((0..self.claims.len()).map(result).collect()))
     }
 }
 
@@ -462,23 +402,20 @@ fn cost(scenario: &Scenario) -> f64 {
     scenario.duration.as_secs_f64() * (3.0 + scenario.flows.len() as f64)
 }
 
-fn judge<'a>(
-    plan: &Plan<'a>,
+/// The figures of a claim's runs.
+fn gathered(
+    plan: &Plan<'_>,
     at: usize,
     results: &[JobResult],
     options: &RunOptions<'_>,
-) -> Result<ClaimResult<'a>, String> {
+) -> Result<ClaimResult, String> {
     let claim = plan.claims[at];
     let mut records: BTreeMap<String, Records> = BTreeMap::new();
     let mut seconds = 0.0;
     for (name, run) in &claim.runs {
         let axes =
             run.axes()?.into_iter().map(|axis| axis.name).chain(["start".into(), "seed".into()]);
-        let named = |name: &str| {
-            let now = options.measured.iter().find(|recording| recording.name == name);
-            now.map_or_else(|| Recording::named(name), |recording| Ok(Arc::clone(recording)))
-        };
-        let recording = run.recording.as_deref().map(named).transpose()?;
+        let recording = run.recording.as_deref().map(Recording::named).transpose()?;
         let of_run = Records { axes: axes.collect(), recording, cells: Vec::new() };
         records.insert(name.clone(), of_run);
     }
@@ -490,95 +427,9 @@ fn judge<'a>(
             records.cells.push((cell.coordinates.clone(), Arc::clone(record)));
         }
     }
-    let checks: Result<Vec<CheckResult>, String> =
-        claim.checks.iter().map(|check| run_check(claim, check, &records)).collect();
-    let checks = checks?;
-    let verdict = match claim.mode {
-        _ if checks.is_empty() => claim.expected,
-        _ => verdict_of(claim, &checks),
-    };
-    let expected = match (options.depth, claim.expected_quick) {
-        (Depth::Quick, Some(quick)) => quick,
-        _ if claim.mode == Mode::Field && !checks.is_empty() => {
-            claim.stand_in.unwrap_or(claim.expected)
-        }
-        _ => claim.expected,
-    };
     let is_generated = plan.is_generated && names_recorded_traces(claim);
     if let Some(cache) = &options.cache {
         cache.write_seconds(&claim.id, seconds);
     }
-    let unrun = None;
-    Ok(ClaimResult { claim, verdict, checks, is_generated, seconds, expected, unrun, records })
-}
-
-/// The runs of a claim as commands that can be typed: `compare` where that suffices, else the
-/// scenario for `sim` of the first cell. The tables that they name, [`training_lines`] make.
-///
-/// # Errors
-/// When a scenario does not read.
-pub fn command_lines(
-    claim: &Claim,
-    traces: Option<&Path>,
-) -> Result<Vec<(String, String)>, PaperError> {
-    let mut lines = Vec::new();
-    for (name, run) in &claim.runs {
-        let wrong = |why| PaperError::of(&claim.id, format!("run.{name}: {why}"));
-        let recording = run.recording.as_deref().map(Recording::named).transpose();
-        let text = match (recording.map_err(wrong)?, run.compare_line(traces)) {
-            (Some(recording), _) => recording.text(),
-            (None, _) if run.train.is_some() => {
-                let names = run.train.iter().flat_map(OneOrMany::texts);
-                names
-                    .map(|name| format!("cellpace mdi show train.{name}"))
-                    .collect::<Vec<_>>()
-                    .join("\n")
-            }
-            (None, Some(line)) => line,
-            (None, None) => {
-                let text = first_text(run, traces).map_err(wrong)?;
-                format!("cellpace sim - <<'END'\n{}\nEND", text.trim_end())
-            }
-        };
-        lines.push((name.clone(), text));
-    }
-    Ok(lines)
-}
-
-/// The scenario of the first cell of a run.
-fn first_text(run: &ClaimRun, traces: Option<&Path>) -> Result<String, String> {
-    let folder = TraceFolder::new(traces, None, false);
-    let axes = run.axes()?;
-    let first = combinations(&axes).into_iter().next().unwrap_or_default();
-    let places = axes.iter().zip(first).map(|(axis, place)| match &*axis.name {
-        "trace" | "uplink" => (Arc::clone(&axis.name), Arc::from(folder.written(&place))),
-        _ => (Arc::clone(&axis.name), place),
-    });
-    let seed = run.seeds(Depth::Quick).first().copied().unwrap_or(1);
-    let text = run.scenario_text(&places.collect::<Vec<_>>(), seed)?;
-    Ok(folder.with_stand_ins(text))
-}
-
-/// The commands that train the Markov tables which a claim's runs name.
-///
-/// # Errors
-/// When a run names one that there is not.
-pub fn training_lines(claim: &Claim, traces: Option<&Path>) -> Result<Vec<String>, PaperError> {
-    let mut found: BTreeMap<String, String> = BTreeMap::new();
-    for (name, training) in &claim.trainings {
-        let name = format!("train.{name}");
-        found.insert(name.clone(), training.command(&name, traces.is_some()));
-    }
-    for (name, run) in &claim.runs {
-        let cc = run.cc.iter().flat_map(OneOrMany::texts).collect::<Vec<_>>().join(" ");
-        // Names with places of axes in them are among those of the claim.
-        let named = named_in(&cc, &claim.trainings).or_else(|why| match cc.contains('{') {
-            true => Ok(Vec::new()),
-            false => Err(PaperError::of(&claim.id, format!("run.{name}: {why}"))),
-        })?;
-        for (name, training) in named {
-            found.entry(name.clone()).or_insert_with(|| training.command(&name, traces.is_some()));
-        }
-    }
-    Ok(found.into_values().collect())
+    Ok(ClaimResult { is_generated, seconds, unrun: None, records })
 }

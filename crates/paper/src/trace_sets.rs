@@ -45,7 +45,7 @@ const STAND_INS: [(&str, &[&str]); 13] = [
 ];
 
 /// The traces of a set.
-pub(crate) fn members(set: &str) -> Option<&'static [&'static str]> {
+pub fn members(set: &str) -> Option<&'static [&'static str]> {
     SETS.iter().find(|(name, _)| *name == set).map(|(_, members)| *members)
 }
 

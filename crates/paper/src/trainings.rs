@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::recorded::RecordedFiles;
 use crate::table_figures::table_figures;
-use crate::trace_sets::{digest, file_name, is_recorded, stand_in};
+use crate::trace_sets::{digest, stand_in};
 use crate::{Cache, cache};
 
 /// The teacher of the MDI paper's evaluation.
@@ -100,28 +100,6 @@ impl ClaimTraining {
         Some(Self { states, ..Self::default() })
     }
 
-    /// The command that trains the table `name`.
-    pub(crate) fn command(&self, name: &str, has_traces: bool) -> String {
-        let mut traces: Vec<String> = self
-            .traces
-            .iter()
-            .map(|trace| match has_traces {
-                true if is_recorded(trace) => format!("\"$CELLPACE_TRACES/{}\"", file_name(trace)),
-                _ => stand_in(trace).unwrap_or(trace).to_owned(),
-            })
-            .collect();
-        traces.dedup();
-        let users: Vec<String> = self.users.iter().map(ToString::to_string).collect();
-        let duration = self.duration.as_ref().map(|text| format!(" --duration {text}"));
-        let duration = duration.unwrap_or_default();
-        format!(
-            "cellpace mdi train --cc {} --trace {} --users {}{duration} --queue {QUEUE} --states {} -o {name}",
-            self.teacher,
-            traces.join(" --trace "),
-            users.join(","),
-            self.states,
-        )
-    }
 }
 
 /// The tables that a text names (`model=train.NAME`), with how they are trained.

@@ -37,7 +37,9 @@ mod _native {
     #[pymodule_export]
     use crate::gym::{Environments, check_policy};
     #[pymodule_export]
-    use crate::papers::{check_claims, claims};
+    use crate::papers::{
+        ClaimFigures, claim_seconds, interval, record, recordings, run_claims, short, trace_set,
+    };
     #[pymodule_export]
     use crate::report::page;
     #[pymodule_export]

@@ -40,7 +40,6 @@ mod mdi_flat;
 mod mdi_imitation;
 mod mdi_show;
 mod packaging;
-mod paper;
 #[cfg(target_os = "linux")]
 mod parity;
 #[cfg(target_os = "linux")]

@@ -25,7 +25,6 @@ const NOT_RUN: [(&str, &str); 8] = [
         "needs a controller in the kernel; tests/it/kernel_native.rs does it",
     ),
     ("cellpace attach", "needs the kernel driver; tests/it/attach.rs does it"),
-    ("cellpace paper record", "measures for minutes, in the repository"),
     (" there:", "needs another computer"),
     ("//there:", "needs another computer"),
     ("fpath", "is written for zsh"),
