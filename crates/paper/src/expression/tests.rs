@@ -82,6 +82,7 @@ fn arithmetic_has_its_order_and_units() {
         ("3furlongs", "no number with a unit"),
         ("mean(1, 2)", "takes 1 arguments"),
         ("meen([1])", "unknown function"),
+        ("p(50%, [1, 2])", "p(50, x) is the median"),
         ("mean(delay_ms; flow)", "no axis `flow`"),
         ("mean(delay_ms[flow=1])", "there is no axis `flow`"),
         ("mean(delay)", "unknown field"),

@@ -183,6 +183,7 @@ fn call(
     }
     let kinds: Vec<Kind> = types.iter().map(|argument| argument.kind).collect();
     let kind = reduction.kind(&kinds).map_err(|why| format!("{name} {why}"))?;
+    percentile(reduction, &arguments[0])?;
     let all = types.into_iter().reduce(joined).unwrap_or(Type::scalar(kind));
     if let Some(unknown) = over.iter().find(|axis| all.axes.iter().all(|(name, _)| name != *axis)) {
         let axes: Vec<&str> = all.axes.iter().map(|(name, _)| &**name).collect();
@@ -191,4 +192,14 @@ fn call(
     let stays = |name: &String| !over.is_empty() && !over.contains(name);
     let axes = all.axes.into_iter().filter(|(name, _)| stays(name)).collect();
     Ok(Type { kind, axes, labels: &[] })
+}
+
+/// Refuses `p(50%, x)`: 50 % is the number 0.5, and the 0.5th percentile is not the median.
+fn percentile(reduction: Reduction, first: &Expression) -> Result<(), String> {
+    match first {
+        Expression::Number(number, _) if reduction == Reduction::Percentile && !(1.0..=100.0).contains(number) => {
+            Err(format!("p takes a percentile from 1 to 100, not {number}: p(50, x) is the median"))
+        }
+        _ => Ok(()),
+    }
 }
