@@ -30,7 +30,6 @@ mod epochs;
 mod event;
 mod extremes;
 mod fixed;
-mod gcc;
 mod inspect;
 mod mdi;
 mod pace;

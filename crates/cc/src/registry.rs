@@ -143,10 +143,6 @@ pub fn registry() -> &'static [ControllerInfo] {
             "scream",
             "SCReAM v2: window by queue delay, and the rate of a video encoder",
         ),
-        ControllerInfo::new::<crate::gcc::GccParams>(
-            "gcc",
-            "Google congestion control of WebRTC: the rate of a video, by growth of delay and loss",
-        ),
         ControllerInfo::new::<MdiController>(
             "mdi",
             "MDI: a Markov table learnt from another controller (by default Verus)",
