@@ -194,8 +194,9 @@ fn prometheus_needs_no_token_on_loopback_and_sees_no_peer() {
     served.open(4711).update(|figures| figures.delivered_bytes = 9);
     let (head, body) = served.get("/metrics", "Host: localhost:9100\r\n");
     assert!(head.contains("Content-Type: text/plain; version=0.0.4"), "{head}");
-    assert!(body.contains("cellpace_connections_open{command=\"run\"} 1\n"), "{body}");
-    assert!(body.contains("cellpace_delivered_bytes_total{command=\"run\"} 9\n"), "{body}");
+    let labels = r#"{command="run",controller="copa",driver="gate"}"#;
+    assert!(body.contains(&format!("cellpace_connections_open{labels} 1\n")), "{body}");
+    assert!(body.contains(&format!("cellpace_delivered_bytes_total{labels} 9\n")), "{body}");
     assert!(body.ends_with("# TYPE more_figures gauge\nmore_figures 1\n"), "{body}");
     assert!(!body.contains("4711") && !body.contains("no_figures"), "{body}");
     let about = LiveAbout::default();

@@ -197,7 +197,9 @@ fn call(
 /// Refuses `p(50%, x)`: 50 % is the number 0.5, and the 0.5th percentile is not the median.
 fn percentile(reduction: Reduction, first: &Expression) -> Result<(), String> {
     match first {
-        Expression::Number(number, _) if reduction == Reduction::Percentile && !(1.0..=100.0).contains(number) => {
+        Expression::Number(number, _)
+            if reduction == Reduction::Percentile && !(1.0..=100.0).contains(number) =>
+        {
             Err(format!("p takes a percentile from 1 to 100, not {number}: p(50, x) is the median"))
         }
         _ => Ok(()),

@@ -80,10 +80,7 @@ pub const TRACE_FORMS: [(&str, &str); 9] = [
     ("step:10mbit/5s,100mbit/5s", "rates in turn, over and over"),
     ("random:2mbit..20mbit/5s", "a rate redrawn uniformly every 5 s"),
     ("onoff:12mbit,on=5s,off=1s", "a rate with outages (lengths=exp: random)"),
-    (
-        "cellreplay:heavy=F,light=F,delay=F",
-        "a pair of traces with a changing base delay, also CellReplay's own",
-    ),
+    ("cellreplay:heavy=F,light=F,delay=F", "a pair of traces with a changing base delay"),
     ("profile:FILE", "a profile that `cellpace trace fit` made"),
     ("radio:FILE.toml", "a drive past cells with these parameters"),
     ("FILE", "a file in Mahimahi format, also gzipped"),
