@@ -127,9 +127,10 @@ fn g11_the_window_of_tcp_is_that_of_the_kernel() {
         let (info, stats) = (tcp_info(&tcp), stream.stats());
         let packet = stats.segment_bytes + 52;
         let packets = stats.tcp_cwnd / packet;
-        assert!(packets > 10, "the window has grown: {packets}");
         let known = (info.tcpi_snd_ssthresh < 0x7fff_ffff).then_some(info.tcpi_snd_ssthresh.into());
-        packets.abs_diff(info.tcpi_snd_cwnd.into()) <= 1
+        // More than the initial window: a controller of the kernel may be at its least just now.
+        packets > 10
+            && packets.abs_diff(info.tcpi_snd_cwnd.into()) <= 1
             && stats.tcp_ssthresh.map(|bytes| bytes / packet) == known
             && stats.tcp_unsent == 0
     });
