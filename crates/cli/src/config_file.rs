@@ -1,14 +1,10 @@
 //! Options of a service in a file, one on a line, written as on the command line: `--cc pace`.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::error::CommandError;
-
-/// The longest file; one of a hundred options has some kilobytes.
-const MAX_BYTES: u64 = 64 << 10;
+use crate::options::read_text;
 
 /// The options of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,15 +54,10 @@ impl ConfigFile {
     /// # Errors
     /// Which line is no option, or why the file cannot be read.
     pub(crate) fn read(path: &Path) -> Result<Self, CommandError> {
-        let wrong = |why: &dyn std::fmt::Display| {
-            CommandError::usage(format!("{CONFIG}: {}: {why}", path.display()))
-        };
-        let mut text = String::new();
-        let file = File::open(path).map_err(|error| wrong(&error))?;
-        file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|error| wrong(&error))?;
-        if text.len() as u64 > MAX_BYTES {
-            return Err(wrong(&"longer than 64 kB"));
-        }
+        // Standard input cannot be read again at SIGHUP.
+        let name = path.to_str().filter(|name| *name != "-");
+        let name = name.ok_or_else(|| CommandError::usage(format!("{CONFIG}: the name of a file")))?;
+        let text = read_text(name, "file of options")?;
         let lines = text.lines().map(str::trim).zip(1..);
         let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
         let line = |(line, number): (&str, usize)| {
@@ -201,7 +192,7 @@ mod tests {
             ("--cc pace\ncc pace\n", "proxy.conf:2: write an option"),
             ("--\n", "proxy.conf:1: write an option"),
             ("--config x\n", "proxy.conf:1: --config is for"),
-            (&"x".repeat(70_000), "longer than 64 kB"),
+            (&"x".repeat(2 << 20), "no file of options"),
         ] {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");

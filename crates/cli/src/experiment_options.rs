@@ -20,7 +20,7 @@ use clap::Args;
 use crate::error::CommandError;
 use crate::flow_options::FlowArgs;
 use crate::line_writer::LineWriter;
-use crate::options::Verbosity;
+use crate::options::{Verbosity, read_text};
 use crate::output::{append, check_files, complain, refuse_stdout, write_bytes};
 
 /// From one look at the clock to the next: the guard judges at the end of each slot.
@@ -70,7 +70,7 @@ impl ExperimentOptions {
             return Ok(None);
         };
         let wrong = |why: &str| CommandError::usage(format!("{}: {why}", file.display()));
-        let text = fs::read_to_string(file).map_err(|error| wrong(&error.to_string()))?;
+        let text = read_text(&file.to_string_lossy(), "experiment")?;
         let experiment = Experiment::read(&text, |cc| flow.controller(cc).map(drop))
             .map_err(|error| wrong(&error.to_string()))?;
         for arm in &experiment.arms {
@@ -150,11 +150,11 @@ impl ReadExperiment {
 
 fn restored(experiment: &Experiment, file: &Path) -> Result<Guard, CommandError> {
     let wrong = |error: String| CommandError::failed(format!("{}: {error}", file.display()));
-    match fs::read_to_string(file) {
-        Ok(text) => Guard::restore(experiment, &text).map_err(wrong),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Guard::new(experiment)),
-        Err(error) => Err(wrong(error.to_string())),
+    if fs::symlink_metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        return Ok(Guard::new(experiment));
     }
+    let text = read_text(&file.to_string_lossy(), "state of a guard")?;
+    Guard::restore(experiment, &text).map_err(wrong)
 }
 
 impl OpenExperiment {
