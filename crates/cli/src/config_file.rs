@@ -56,7 +56,8 @@ impl ConfigFile {
     pub(crate) fn read(path: &Path) -> Result<Self, CommandError> {
         // Standard input cannot be read again at SIGHUP.
         let name = path.to_str().filter(|name| *name != "-");
-        let name = name.ok_or_else(|| CommandError::usage(format!("{CONFIG}: the name of a file")))?;
+        let name =
+            name.ok_or_else(|| CommandError::usage(format!("{CONFIG}: the name of a file")))?;
         let text = read_text(name, "file of options")?;
         let lines = text.lines().map(str::trim).zip(1..);
         let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));

@@ -52,6 +52,7 @@ mod connection_outputs;
 mod dashboard;
 mod documents;
 mod error;
+mod experiment;
 mod experiment_options;
 mod flow_options;
 mod hints;
@@ -142,6 +143,9 @@ enum Command {
     Key(key::KeyArgs),
     /// Put TCP connections of any program under a controller: forwarder, SOCKS 5, transparent
     Proxy(proxy::ProxyArgs),
+    /// Experiments on live traffic: how long one must run
+    #[command(subcommand)]
+    Experiment(experiment::ExperimentCommand),
     /// The kernel driver: install it, look at it, remove it
     #[command(subcommand)]
     Kernel(kernel::KernelCommand),
@@ -209,6 +213,7 @@ fn run_command(command: Command) -> Result<ExitCode, CommandError> {
             let file = args.file.clone();
             proxy::run(&args).map_err(|error| config_file::located(error, file.as_ref()))
         }
+        Command::Experiment(command) => experiment::run(&command),
         Command::Kernel(command) => kernel::run(&command),
         Command::Attach(args) => attach::run(&args),
         Command::Paper(command) => paper::run(&command),

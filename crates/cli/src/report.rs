@@ -5,12 +5,13 @@ mod inputs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use cellpace_report::{Document, csv, page, page_with_index};
+use cellpace_report::{Document, csv, indented, page, page_with_index};
 use clap::Args;
 
 use self::inputs::inputs;
+pub(crate) use self::inputs::read as read_result;
 use crate::error::CommandError;
-use crate::output::{check_files, complain, keep_inputs, write};
+use crate::output::{check_files, complain, keep_inputs, print, write};
 
 /// Arguments of `cellpace report`.
 #[derive(Debug, Args)]
@@ -26,15 +27,25 @@ pub(crate) struct ReportArgs {
     #[arg(value_name = "FILE", required = true)]
     results: Vec<PathBuf>,
     /// The page to write, one file that works offline (`-`: standard output)
-    #[arg(short, long, value_name = "FILE.html", required_unless_present = "csv")]
+    #[arg(short, long, value_name = "FILE.html", required_unless_present_any = ["csv", "json", "text"])]
     output: Option<PathBuf>,
     /// Write the figures as CSV, a row for each run and flow (`-`: standard output)
     #[arg(long, value_name = "FILE.csv")]
     csv: Option<PathBuf>,
+    /// Write what the records of an experiment say as JSON (`-`: standard output)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Print facts, tables and sentences; not of comparisons, whose commands do
+    #[arg(long)]
+    text: bool,
 }
 
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
-    let files = [("--output", args.output.as_deref()), ("--csv", args.csv.as_deref())];
+    let files = [
+        ("--output", args.output.as_deref()),
+        ("--csv", args.csv.as_deref()),
+        ("--json", args.json.as_deref()),
+    ];
     check_files(&files)?;
     keep_inputs(&files, args.results.iter().map(PathBuf::as_path))?;
     let inputs = inputs(&args.results)?;
@@ -47,6 +58,9 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     let page = page.transpose().map_err(CommandError::usage)?;
     let table =
         args.csv.as_ref().map(|_| csv(documents)).transpose().map_err(CommandError::usage)?;
+    let json = args.json.as_ref().map(|_| experiments(documents)).transpose()?;
+    let text = args.text.then(|| documents.iter().map(Document::text).collect());
+    let text: Option<String> = text.transpose().map_err(CommandError::usage)?;
     for (name, why) in &inputs.left_out {
         complain(&format!("{name}: left out: {why}"));
     }
@@ -56,7 +70,28 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     if let (Some(path), Some(table)) = (&args.csv, &table) {
         write(path, table)?;
     }
+    if let (Some(path), Some(json)) = (&args.json, &json) {
+        write(path, json)?;
+    }
+    if let Some(text) = &text {
+        print(text)?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the records of experiments say, a document for each file.
+fn experiments(documents: &[Document]) -> Result<String, CommandError> {
+    let result = |document: &Document| {
+        let result = document.experiment().map_err(CommandError::usage)?;
+        let other = || {
+            CommandError::usage(format!(
+                "--json: {} has no records of an experiment",
+                document.name
+            ))
+        };
+        result.as_ref().map(indented).ok_or_else(other)
+    };
+    documents.iter().map(result).collect()
 }
 
 /// Writes the page of results, made from the very JSON that their commands write. `documents` are

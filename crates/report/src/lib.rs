@@ -70,3 +70,4 @@ pub use side_by_side::side_by_side;
 pub use table::table;
 pub use trace_text::{trace_text, trace_text_bins};
 pub use transfer_log::TransferLog;
+pub use views::experiment_plan_text;

@@ -160,7 +160,7 @@ fn may_be_result(path: &Path) -> bool {
 }
 
 /// Reads one result. Errors name the file.
-fn read(path: &Path) -> Result<Document, String> {
+pub(crate) fn read(path: &Path) -> Result<Document, String> {
     let name =
         if is_stdout(path) { "standard input".to_owned() } else { path.display().to_string() };
     let wrong = |error: io::Error| format!("{name}: {}", reason(&error));

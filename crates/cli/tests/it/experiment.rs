@@ -4,9 +4,12 @@ use std::fs;
 use std::io::Read;
 use std::net::{Shutdown, TcpStream};
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use cellpace_experiment::{Assigner, ConnectionRecord, Experiment, ExperimentRecords};
+use cellpace_experiment::{
+    Assigner, ConnectionRecord, Experiment, ExperimentLine, ExperimentRecords, ExperimentResult,
+};
 
 use crate::program::eventually;
 use crate::proxy::{Running, echo, exchange, refused};
@@ -121,6 +124,104 @@ fn connections_of_all_arms_are_measured_alike() {
     assert_eq!(running.code(), Some(0));
     assert_eq!(count(), 42);
     assert_eq!(files.records().connections, records.connections);
+    the_report_says_what_the_log_has(&files);
+}
+
+/// Runs `cellpace`, and returns its code and what it prints.
+fn cellpace(args: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_cellpace")).args(args).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(text).unwrap())
+}
+
+fn the_report_says_what_the_log_has(files: &Files) {
+    let log = files.log.to_str().unwrap();
+    let page = files.log.with_extension("html");
+    let page = page.to_str().unwrap();
+    let (code, json) = cellpace(&["report", log, "--json", "-", "-o", page]);
+    assert_eq!(code, Some(0), "{json}");
+    let result: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let records = files.records();
+    for (arm, name) in ["reno", "copa", "plain"].into_iter().enumerate() {
+        let count = records.connections.iter().filter(|record| record.arm == name).count();
+        assert_eq!(result["arms"][arm]["connections"], count, "{json}");
+    }
+    let compared = &result["comparisons"][0]["groups"][0]["figures"];
+    let goodput = compared.as_array().unwrap().iter().find(|one| one["figure"] == "goodput_p50");
+    let difference = goodput.unwrap()["difference"]["value"].as_f64().unwrap();
+    let value = |arm: &str| goodput.unwrap()[arm]["value"].as_f64().unwrap();
+    assert!((value("arm") - value("control") - difference).abs() < 1e-9);
+    let (_, text) = cellpace(&["report", log, "--text"]);
+    assert!(text.contains("copa instead of reno: p95 of the queue delay"), "{text}");
+    assert!(text.contains("It cannot tell what all would gain"), "{text}");
+    assert!(fs::read_to_string(page).unwrap().contains("Arms drawn for"));
+
+    let (code, said) = cellpace(&["experiment", "plan", log]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("8 or more say how slots differ"), "{said}");
+    let broken = format!("{}nonsense", fs::read_to_string(log).unwrap());
+    fs::write(log, broken).unwrap();
+    let (code, said) = cellpace(&["report", log, "--text"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("e.jsonl"), "{said}");
+}
+
+/// Throughput in Mbit/s of 20 flows on one link, of which the first ones are under BBR and the others
+/// under CUBIC.
+fn shared_link(bbr: usize, seed: u64) -> Vec<f64> {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("s.toml");
+    let flows = |cc: &str, count: usize| match count {
+        0 => String::new(),
+        _ => format!("[[flow]]\ncc = \"{cc}\"\ncount = {count}\nstagger = \"uniform:0s..1s\"\n"),
+    };
+    let path = "trace = \"constant:100mbit\"\nrtt = \"40ms\"\nqueue = \"droptail:3bdp\"\n";
+    let text = format!(
+        "{path}duration = \"30s\"\nskip = \"10s\"\nseed = {seed}\n{}{}",
+        flows("bbr", bbr),
+        flows("cubic", 20 - bbr)
+    );
+    fs::write(&scenario, text).unwrap();
+    let (code, json) = cellpace(&["sim", scenario.to_str().unwrap(), "--json", "-"]);
+    assert_eq!(code, Some(0), "{json}");
+    let result: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let flows = result["runs"][0]["per_flow"].as_array().unwrap();
+    flows.iter().map(|flow| flow["throughput_mbps"].as_f64().unwrap()).collect()
+}
+
+#[test]
+fn arms_drawn_per_connection_mistake_the_sign_and_slots_of_time_do_not() {
+    let mean = |flows: &[f64]| flows.iter().sum::<f64>() / flows.len() as f64;
+    // "Unbiased Experiments in Congested Networks", IMC 2021: the share decides what seems to be better.
+    let naive = |bbr: usize| {
+        let flows = shared_link(bbr, 1);
+        mean(&flows[..bbr]) / mean(&flows[bbr..]) - 1.0
+    };
+    let (few, most) = (naive(1), naive(19));
+    assert!(few > 1.0 && most < -0.5, "5 %: {few:+.2}, 95 %: {most:+.2}");
+
+    let experiment = Experiment::read(&text("", ""), |_| Ok(())).unwrap();
+    let mut records = ExperimentRecords::of(vec![ExperimentLine::start(&experiment)]).unwrap();
+    let mut sums = [0.0, 0.0];
+    for slot in 0..12 {
+        let arm = slot % 2;
+        for mbps in shared_link(20 * arm, 100 + slot as u64) {
+            sums[arm] += mbps;
+            records.connections.push(ConnectionRecord {
+                arm: ["reno", "copa"][arm].to_owned(),
+                slot: slot as u64,
+                goodput_mbps: Some(mbps),
+                ..ConnectionRecord::default()
+            });
+        }
+    }
+    let truth = sums[1] / sums[0] - 1.0;
+    assert!(truth.abs() < 0.03, "both fill the link: {truth:+.3}");
+    let result = ExperimentResult::of(&records);
+    let figures = &result.comparisons[0].groups[0].figures;
+    let goodput = figures.iter().find(|figure| figure.figure == "goodput_p50").unwrap();
+    let estimate = goodput.relative.unwrap();
+    assert!(estimate.value.abs() < 15.0 && estimate.interval.is_some(), "{estimate:?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod connections;
+mod experiment;
 mod logged_transfers;
 mod markov;
 mod packets;
@@ -9,7 +10,10 @@ mod paper;
 mod probe;
 mod transfer;
 
+use cellpace_experiment::EXPERIMENT_SCHEMA;
 use serde::de::DeserializeOwned;
+
+pub use self::experiment::experiment_plan_text;
 
 use crate::ReportError;
 use crate::conformance::{CONFORMANCE_SCHEMA, Conformance};
@@ -36,6 +40,10 @@ pub(crate) fn sections(document: &Document) -> Result<Vec<Section>, ReportError>
         CONFORMANCE_SCHEMA => {
             let results: Vec<Conformance> = document.typed()?;
             Ok(results.iter().flat_map(Conformance::sections).collect())
+        }
+        EXPERIMENT_SCHEMA => {
+            let result = document.experiment()?;
+            Ok(result.iter().map(experiment::section).collect())
         }
         "cellpace.probe/1" => each(document, probe::ProbeResult::section),
         "cellpace.run/1" | "cellpace.attach/1" | "cellpace.proxy/1" => {

@@ -16,6 +16,17 @@ const BEFORE: &str = "set -a; mkdir -p ~/.local/share/bash-completion/completion
     printf '1453121790686 0 51.0 3.7 1250000\\n1453121791687 1 51.0 3.7 2500000\\n' >ghent.log; \
     echo '{\"intervals\": [{\"sum\": {\"start\": 0, \"end\": 1, \"bits_per_second\": 1e7}}]}' >iperf3.json";
 
+/// The log of an experiment: a connection in each of nine slots.
+const BASELINE: &str = r#"
+of='"schema":"cellpace.experiment/1","experiment":"e",'
+echo '{'"$of"'"kind":"start","version":"0.1.0","assign":"time","slot_s":600,"washout_s":0,"share":1,
+"arms":[{"name":"a"},{"name":"b"}]}' | tr -d '\n' >baseline.jsonl; echo >>baseline.jsonl
+for i in 1 2 3 4 5 6 7 8 9; do
+    echo '{'"$of"'"kind":"connection","arm":"a","slot":'$i',"client":"c","start_s":'${i}000',"duration_s":1,
+"driver":"plain","outcome":"finished","crossed":false,"washout":false,"acked_bytes":9,"received_bytes":9,
+"tcp_sent_bytes":9,"retransmitted_bytes":0,"goodput_mbps":'$i'}' | tr -d '\n' >>baseline.jsonl; echo >>baseline.jsonl
+done"#;
+
 /// Examples that are not run, and why.
 const NOT_RUN: [(&str, &str); 8] = [
     ("cellpace kernel install", "changes the kernel of this machine; tests/it/kernel.rs does it"),
@@ -115,7 +126,7 @@ fn is_run(example: &str) -> bool {
 fn complaints(command: &str) -> String {
     let examples = examples(&help(command));
     let examples: Vec<_> = examples.iter().filter(|example| is_run(example)).collect();
-    let mut commands = vec![BEFORE.to_owned()];
+    let mut commands = vec![format!("{BEFORE}{BASELINE}")];
     commands.extend(examples.iter().map(|example| bounded(example)));
     let mut ended = session::run(&commands, User::Same).into_iter().skip(1);
     let mut wrong = String::new();

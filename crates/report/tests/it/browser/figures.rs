@@ -398,6 +398,45 @@ fn connections_say_what_their_json_has() {
     }
 }
 
+/// Records of 40 slots of two arms.
+fn experiment() -> String {
+    let mut text = r#"{"schema":"cellpace.experiment/1","experiment":"trial","kind":"start","version":"1","assign":"time","slot_s":600.0,"washout_s":0.0,"share":1.0,"arms":[{"name":"bbr","cc":null,"tcp":"bbr"},{"name":"pace","cc":"pace","tcp":null}]}"#.to_owned();
+    for number in 0..400 {
+        let (slot, arm) = (number / 10, ["bbr", "pace"][number / 10 % 2]);
+        let delay = if arm == "bbr" { 300 } else { 100 } + 7 * number % 90;
+        text += &format!(
+            "\n{}",
+            serde_json::json!({
+                "schema": "cellpace.experiment/1", "experiment": "trial", "kind": "connection", "arm": arm,
+                "slot": slot, "client": "c", "start_s": 1.0, "duration_s": 1.0, "driver": "gate",
+                "outcome": "finished", "acked_bytes": 5_000_000, "received_bytes": 1,
+                "tcp_sent_bytes": 5_000_000, "retransmitted_bytes": number, "goodput_mbps": 8.0,
+                "first_byte_ms": 1.0, "min_rtt_ms": 40.0, "rtt_p50_ms": 50.0, "rtt_p95_ms": 60.0,
+                "queue_delay_p50_ms": 10.0, "queue_delay_p95_ms": delay,
+            })
+        );
+    }
+    text
+}
+
+#[test]
+fn an_experiment_says_what_its_json_has() {
+    let Some(browser) = Browser::find() else { return };
+    let document = document("e.jsonl", &experiment());
+    let result = document.experiment().unwrap().unwrap();
+    let read = browser.read("experiment", &[document]);
+    let table = read.table("All connections");
+    let figures = &result.comparisons[0].groups[0].figures;
+    assert_eq!(table.rows.len(), figures.len());
+    for (figure, row) in figures.iter().zip(&table.rows) {
+        let short = cellpace_report::short;
+        assert_eq!(row[1..3], [short(figure.control.value), short(figure.arm.value)], "{row:?}");
+    }
+    let delay = cellpace_report::short(figures[0].arm.value);
+    assert!(read.sentences[0].contains(&format!("→ {delay} ms")), "{:?}", read.sentences);
+    assert_eq!(read.table("Arms").rows.len(), result.arms.len());
+}
+
 #[test]
 fn a_probe_says_what_its_json_has() {
     let Some(browser) = Browser::find() else { return };
