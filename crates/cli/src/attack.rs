@@ -34,7 +34,8 @@ pub(crate) struct AttackArgs {
     /// What is to be bad: the share of the link that is used, the p95 of the queue delay, or the share beside a rival
     #[arg(long, value_enum, default_value_t = WorstArg::Utilization)]
     worst: WorstArg,
-    /// How long to search: simulated runs (1000) or a time (30s), with which the find depends on the machine
+    /// How long to search: simulated runs (1000) or a time (30s), with which the find depends on the machine; a
+    /// generation is not cut short, and to make the find simple takes some hundred runs more
     #[arg(long, value_name = "RUNS|TIME", default_value = "1000", value_parser = budget)]
     budget: AttackBudget,
     /// Seed of the search and of the runs: same seed, same command, same find
@@ -112,6 +113,13 @@ pub(crate) fn run(args: &AttackArgs) -> Result<ExitCode, CommandError> {
     let find = attack.run(args.jobs, &mut watch)?;
     watch.progress.finish();
     match find {
+        Some(find) if attack.against.is_some() && find.found.badness(attack.worst) <= 0.0 => {
+            let sentence = attack.sentence(find.found);
+            Err(CommandError::failed(format!(
+                "no path of {} runs is worse for it than for the rival; the nearest: {sentence}; nothing is written",
+                find.runs
+            )))
+        }
         Some(find) => outputs.deliver(&attack, &find).map(|()| ExitCode::SUCCESS),
         None => {
             complain("interrupted; nothing is written");

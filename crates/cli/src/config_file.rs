@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::error::CommandError;
+use crate::error::{CommandError, named};
 use crate::options::read_text;
 
 /// The options of a file.
@@ -29,8 +29,8 @@ impl ConfigLine {
         if !option.starts_with('-') || option.trim_start_matches('-').is_empty() {
             return Err("write an option as on the command line: --cc pace".to_owned());
         }
-        if option == CONFIG {
-            return Err(format!("{CONFIG} is for the command line only"));
+        if [CONFIG, "--help", "-h", "--version", "-V"].contains(&option.as_str()) {
+            return Err(format!("{option} is for the command line only"));
         }
         let value = value.strip_prefix('=').unwrap_or(value).trim();
         Ok(Self { number, option, value: Some(value.to_owned()).filter(|value| !value.is_empty()) })
@@ -58,7 +58,11 @@ impl ConfigFile {
         let name = path.to_str().filter(|name| *name != "-");
         let name =
             name.ok_or_else(|| CommandError::usage(format!("{CONFIG}: the name of a file")))?;
-        let text = read_text(name, "file of options")?;
+        // To open a pipe would wait for its writer.
+        if path.metadata().is_ok_and(|facts| !facts.is_file()) {
+            return Err(CommandError::usage(format!("{CONFIG}: {name}: no regular file")));
+        }
+        let text = named(CONFIG, read_text(name, "file of options"))?;
         let lines = text.lines().map(str::trim).zip(1..);
         let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
         let line = |(line, number): (&str, usize)| {
@@ -151,11 +155,13 @@ pub(crate) fn located(error: CommandError, file: Option<&ConfigFile>) -> Command
     }
 }
 
-/// What clap says, without its advice.
+/// What clap says, without its advice, on one line.
 pub(crate) fn first_line(error: &clap::Error) -> String {
     let text = error.to_string();
-    let line = text.lines().next().unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+    let lines: Vec<&str> =
+        text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let line = lines.join(" ");
+    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
 }
 
 #[cfg(test)]
@@ -193,11 +199,14 @@ mod tests {
             ("--cc pace\ncc pace\n", "proxy.conf:2: write an option"),
             ("--\n", "proxy.conf:1: write an option"),
             ("--config x\n", "proxy.conf:1: --config is for"),
+            ("--cc pace\n--help\n", "proxy.conf:2: --help is for"),
             (&"x".repeat(2 << 20), "no file of options"),
         ] {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");
         }
+        let error = ConfigFile::read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(error.contains("no regular file"), "{error}");
         let file = read("--listen 80\n--cc pase\n").unwrap();
         assert!(file.located("--cc: there is no controller").contains("proxy.conf:2: --cc: there"));
         assert_eq!(file.located("--idle: too long"), "--idle: too long");

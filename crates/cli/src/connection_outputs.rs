@@ -18,7 +18,8 @@ use crate::error::CommandError;
 use crate::line_writer::{LineWriter, begin_service, dropped_lines, serve, service_stdout};
 use crate::options::{Verbosity, span};
 use crate::output::{
-    append, check_files, command_line, complain, event_writer, is_stdout, refuse_stdout,
+    OutputOption, append, check_files, command_line, complain, event_writer, is_stdout,
+    keep_inputs, refuse_stdout,
 };
 use crate::report::write_report;
 
@@ -75,9 +76,21 @@ impl ConnectionOutputs {
 
     /// Refuses what cannot be written before anything starts.
     pub(crate) fn check(&self) -> Result<(), CommandError> {
+        self.check_beside(&[], &[])
+    }
+
+    /// The same of a command that also writes `others` and reads `inputs`.
+    pub(crate) fn check_beside(
+        &self,
+        others: &[OutputOption<'_>],
+        inputs: &[&Path],
+    ) -> Result<(), CommandError> {
         let (json, report) = (self.json.as_deref(), self.report.as_deref());
         let events = self.events.as_deref();
-        check_files(&[("--json", json), ("--report", report), ("--events", events)])?;
+        let files = [("--json", json), ("--report", report), ("--events", events)];
+        let files = [&files, others].concat();
+        check_files(&files)?;
+        keep_inputs(&files, inputs.iter().copied())?;
         self.dashboard.check()?;
         // Standard output is the program's, or that of figures as they come.
         refuse_stdout("--report", report, "a page")

@@ -21,7 +21,7 @@ use crate::error::CommandError;
 use crate::flow_options::FlowArgs;
 use crate::line_writer::LineWriter;
 use crate::options::{Verbosity, read_text};
-use crate::output::{append, check_files, complain, refuse_stdout, write_bytes};
+use crate::output::{append, complain, refuse_stdout, write_bytes};
 
 /// From one look at the clock to the next: the guard judges at the end of each slot.
 const LOOK: Duration = Duration::from_secs(1);
@@ -32,10 +32,10 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(crate) struct ExperimentOptions {
     /// Compare arms on live traffic as this file says
     #[arg(long, value_name = "FILE.toml", requires = "experiment_log", conflicts_with_all = ["cc", "share_of"])]
-    experiment: Option<PathBuf>,
+    pub(crate) experiment: Option<PathBuf>,
     /// Append a line of JSON for each connection of the experiment; the guard's state is beside it
     #[arg(long, value_name = "FILE.jsonl", requires = "experiment")]
-    experiment_log: Option<PathBuf>,
+    pub(crate) experiment_log: Option<PathBuf>,
 }
 
 /// An experiment that was read.
@@ -64,6 +64,11 @@ struct State {
 }
 
 impl ExperimentOptions {
+    /// Where the guard keeps its state: beside the log.
+    pub(crate) fn guard_file(&self) -> Option<PathBuf> {
+        self.experiment_log.as_deref().map(guard_file)
+    }
+
     /// Reads the file, if there is one.
     pub(crate) fn read(&self, flow: &FlowArgs) -> Result<Option<ReadExperiment>, CommandError> {
         let (Some(file), Some(log)) = (&self.experiment, &self.experiment_log) else {
@@ -80,7 +85,6 @@ impl ExperimentOptions {
                 check.map_err(|why| wrong(&format!("arm `{}`: tcp: {why}", arm.name)))?;
             }
         }
-        check_files(&[("--experiment-log", Some(log))])?;
         refuse_stdout("--experiment-log", Some(log), "a log with the guard's state beside it")?;
         let (file, log, ended) = (file.clone(), log.clone(), Arc::default());
         Ok(Some(ReadExperiment { file, log, experiment, ended }))
@@ -120,9 +124,7 @@ impl ReadExperiment {
     /// Opens the log, and goes on where an earlier run of the experiment stopped.
     pub(crate) fn open(self, verbosity: Verbosity) -> Result<OpenExperiment, CommandError> {
         let Self { file, log, experiment, ended } = self;
-        let mut guard_file = log.clone().into_os_string();
-        guard_file.push(".guard");
-        let guard_file = PathBuf::from(guard_file);
+        let guard_file = guard_file(&log);
         let guard = restored(&experiment, &guard_file)?;
         let start = ExperimentLine::start(&experiment).to_json();
         let goes_on = fs::metadata(&log).is_ok_and(|facts| facts.len() > 0);
@@ -148,8 +150,14 @@ impl ReadExperiment {
     }
 }
 
+fn guard_file(log: &Path) -> PathBuf {
+    let mut name = log.as_os_str().to_owned();
+    name.push(".guard");
+    name.into()
+}
+
 fn restored(experiment: &Experiment, file: &Path) -> Result<Guard, CommandError> {
-    let wrong = |error: String| CommandError::failed(format!("{}: {error}", file.display()));
+    let wrong = |error: String| CommandError::usage(format!("{}: {error}", file.display()));
     if fs::symlink_metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
         return Ok(Guard::new(experiment));
     }

@@ -200,7 +200,7 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, CommandError> {
         print(&redirect(args, &args.listen).commands())?;
         return Ok(ExitCode::SUCCESS);
     }
-    args.outputs.check()?;
+    check_files(args)?;
     check_target(args)?;
     cellpace_os::descriptors::raise_limit();
     let experiment = args.experiment.read(&args.flow)?;
@@ -270,6 +270,19 @@ fn resolve(name: &str, port: u16) -> Result<Vec<SocketAddr>, CommandError> {
     let found: Vec<SocketAddr> =
         found.map_err(|error| failure(&resolve_problem(&error)))?.collect();
     if found.is_empty() { Err(failure("it has no address")) } else { Ok(found) }
+}
+
+/// Refuses files that two options write, and those that would replace what is read.
+fn check_files(args: &ProxyArgs) -> Result<(), CommandError> {
+    let options = &args.experiment;
+    let guard = options.guard_file();
+    let written = [
+        ("--experiment-log", options.experiment_log.as_deref()),
+        ("the state of the experiment's guard", guard.as_deref()),
+    ];
+    let config = args.file.as_ref().map(ConfigFile::path);
+    let read: Vec<&Path> = options.experiment.as_deref().into_iter().chain(config).collect();
+    args.outputs.check_beside(&written, &read)
 }
 
 /// Clap does not insist on an option that another one excludes.

@@ -68,7 +68,12 @@ impl Reload {
                     self.file = file;
                     reconfigure.set(config);
                 }
-                Err(error) => complain(&format!("{error}; what was in force stays so")),
+                Err(error) => {
+                    let (error, file) = (error.to_string(), self.file.path().display().to_string());
+                    // Of what is missing there is no line.
+                    let place = if error.contains(&file) { String::new() } else { file + ": " };
+                    complain(&format!("{place}{error}; what was in force stays so"));
+                }
             }
             tell(ServiceState::Ready);
         }
@@ -82,7 +87,9 @@ impl Reload {
     fn text(&self, config: &ProxyConfig, file: &ConfigFile) -> String {
         let path = file.path().display();
         match self.is_experiment {
-            true => format!("{path}: read again; the experiment goes on"),
+            true => format!(
+                "{path}: read again; the experiment goes on, of whose file only a restart reads changes"
+            ),
             false => format!("{path}: read again; new connections are under {}", config.flow.cc),
         }
     }

@@ -15,7 +15,7 @@ use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use crate::config::{AssignBy, Experiment, GuardLimit};
 use crate::figure::{Figure, FigureKind};
-use crate::record::{ConnectionRecord, GuardLook};
+use crate::record::{ArmDescription, ConnectionRecord, GuardLook};
 
 /// The risk that an arm that is no worse ends the experiment, at all looks together.
 const RISK: f64 = 0.05;
@@ -52,6 +52,8 @@ struct GuardState {
     looked: Option<u64>,
     /// Slots or clients, by arm.
     arms: BTreeMap<String, BTreeMap<String, Unit>>,
+    /// What the arms are: figures of others are no figures of theirs.
+    described: Vec<ArmDescription>,
 }
 
 /// The parts of each guarded figure, by the figure's name.
@@ -65,23 +67,33 @@ struct Parts {
     values: Vec<f32>,
 }
 
+fn described(experiment: &Experiment) -> Vec<ArmDescription> {
+    experiment.arms.iter().map(ArmDescription::of).collect()
+}
+
 impl Guard {
     /// The guard of an experiment that begins.
     pub fn new(experiment: &Experiment) -> Self {
-        let state = GuardState { experiment: experiment.name.clone(), ..GuardState::default() };
-        Self::with(experiment, state)
+        let (name, described) = (experiment.name.clone(), described(experiment));
+        Self::with(experiment, GuardState { experiment: name, described, ..GuardState::default() })
     }
 
     /// The guard of an experiment that goes on: `state` is what [`to_json`](Self::to_json) gave. That of
     /// another experiment is dropped.
     ///
     /// # Errors
-    /// When the text is no state of a guard.
+    /// When the text is no state of a guard, or that of an experiment of this name with other arms.
     pub fn restore(experiment: &Experiment, state: &str) -> Result<Self, String> {
-        let state: GuardState = serde_json::from_str(state).map_err(|error| error.to_string())?;
-        match state.experiment == experiment.name {
+        let state: GuardState = serde_json::from_str(state).map_err(|error| {
+            format!("not the state of a guard ({error}): name another log, or remove the file")
+        })?;
+        if state.experiment != experiment.name {
+            return Ok(Self::new(experiment));
+        }
+        match state.described == described(experiment) {
             true => Ok(Self::with(experiment, state)),
-            false => Ok(Self::new(experiment)),
+            false => Err("the experiment's arms have changed since it began: give it another name"
+                .to_owned()),
         }
     }
 

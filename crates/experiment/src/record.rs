@@ -65,6 +65,12 @@ pub struct ArmDescription {
     pub tcp: Option<String>,
 }
 
+impl ArmDescription {
+    pub(crate) fn of(arm: &Arm) -> Self {
+        Self { name: arm.name.clone(), cc: arm.cc.clone(), tcp: arm.tcp.clone() }
+    }
+}
+
 /// A connection that ended. Times are measured on the side under the controller, for plain TCP alike.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ConnectionRecord {
@@ -164,18 +170,13 @@ pub struct GuardLook {
 impl ExperimentLine {
     /// The line of an experiment's start.
     pub fn start(experiment: &Experiment) -> Self {
-        let arm = |arm: &Arm| ArmDescription {
-            name: arm.name.clone(),
-            cc: arm.cc.clone(),
-            tcp: arm.tcp.clone(),
-        };
         let start = ExperimentStart {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             assign: experiment.assign,
             slot_s: experiment.slot.as_secs_f64(),
             washout_s: experiment.washout.as_secs_f64(),
             share: experiment.share,
-            arms: experiment.arms.iter().map(arm).collect(),
+            arms: experiment.arms.iter().map(ArmDescription::of).collect(),
         };
         Self::of(experiment, ExperimentEntry::Start(start))
     }

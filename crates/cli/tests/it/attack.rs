@@ -37,6 +37,15 @@ fn what_stands_on_top_of_a_find_says_whose_figure_it_is() {
     assert!(share.contains("\n# vegas: share beside cubic "), "{share}");
 }
 
+#[test]
+fn a_rival_that_does_as_badly_is_no_find() {
+    let folder = Folder::new();
+    let outcome = folder.run(&format!("{ATTACK} --against vegas -o worst.toml"));
+    assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("nothing is written"), "{}", outcome.stderr);
+    assert!(!folder.path("worst.toml").exists());
+}
+
 /// The figure in the comment of a find, such as `# pace: utilization 34.1 %; ...`.
 fn written_figure(text: &str) -> f64 {
     let line = text.lines().nth(1).unwrap();

@@ -86,6 +86,31 @@ fn a_wrong_file_is_refused_with_its_line() {
 }
 
 #[test]
+fn nothing_is_written_over_what_an_experiment_reads_or_writes() {
+    let files = Files::new(&text("", ""));
+    let [one, toml, two, log] = files.options();
+    let config = files.log.with_extension("conf");
+    fs::write(&config, "--to 127.0.0.1:9\n").unwrap();
+    let (config, guard) = (config.to_str().unwrap(), format!("{log}.guard"));
+    let proxy = ["--listen", "0", "--config", config, one, toml];
+    for (more, part) in [
+        (&[two, toml][..], "--experiment-log would replace"),
+        (&[two, config], "--experiment-log would replace"),
+        (&[two, log, "--json", toml], "--json would replace"),
+        (&[two, log, "--report", log], "--report and --experiment-log both write"),
+        (
+            &[two, log, "--json", &guard],
+            "--json and the state of the experiment's guard both write",
+        ),
+    ] {
+        let said = refused(&[&proxy[..], more].concat());
+        assert!(said.contains(part), "{more:?}\n{said}");
+    }
+    assert_eq!(fs::read_to_string(toml).unwrap(), text("", ""));
+    assert!(!files.log.exists());
+}
+
+#[test]
 fn connections_of_all_arms_are_measured_alike() {
     let files = Files::new(&text("assign = \"connection\"", "[[arm]]\nname = \"plain\"\n"));
     let running = files.start(&echo().to_string());

@@ -73,6 +73,10 @@ fn the_end_is_final_over_restarts_and_its_history_kept() {
     let other = crate::read(&crate::text("", TABLE).replace("\"bbr\"", "\"again\"")).unwrap();
     assert!(Guard::restore(&other, &guard.to_json()).unwrap().fired().is_none());
     assert!(Guard::restore(&experiment, "{").is_err());
+    let mut changed = experiment;
+    changed.arms[1].cc = Some("copa".to_owned());
+    let error = Guard::restore(&changed, &guard.to_json()).unwrap_err();
+    assert!(error.contains("arms have changed"), "{error}");
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub struct AttackScore {
 
 impl AttackScore {
     /// How bad it is; more is worse. With a rival it is how much worse than the rival's figure.
-    pub(super) fn badness(self, worst: Worst) -> f64 {
+    pub fn badness(self, worst: Worst) -> f64 {
         match worst {
             Worst::Utilization => self.rival.unwrap_or(1.0) - self.figure,
             Worst::Delay => self.figure - self.rival.unwrap_or(0.0),

@@ -12,6 +12,8 @@ use crate::capture::{CaptureEnd, CapturedFlow, CapturedPacket, read_capture};
 /// Flows that are told apart.
 const MAX_FLOWS: usize = 100_000;
 const OPPORTUNITY_BYTES: u64 = 1500;
+/// By how many ns queues of a device may exchange packets; more means that the clock was set.
+const MAX_REORDERING: u64 = 100_000_000;
 
 /// Which flow of a capture became a trace, as a sentence.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,6 +65,8 @@ struct Flows {
 struct Arrivals {
     /// The first one's time, in ns.
     first: u64,
+    /// The latest one's, in ns.
+    latest: u64,
     packets: u64,
     bytes: u64,
     /// Milliseconds since the first, rounded up, and the bytes that came in each.
@@ -76,10 +80,20 @@ impl Flows {
         }
         let arrivals = self.flows.entry(packet.flow).or_insert_with(|| Arrivals {
             first: packet.at,
+            latest: packet.at,
             packets: 0,
             bytes: 0,
             millis: Vec::new(),
         });
+        let back = arrivals.latest.saturating_sub(packet.at);
+        if back > MAX_REORDERING {
+            return Err(format!(
+                "is {} ms before the packet before it: put packets in order of time (reordercap), or leave out \
+                 what came before the clock was set",
+                back / 1_000_000
+            ));
+        }
+        arrivals.latest = arrivals.latest.max(packet.at);
         let millis = packet.at.saturating_sub(arrivals.first).div_ceil(1_000_000);
         let millis = u32::try_from(millis).map_err(|_| "is more than 49 days after the first")?;
         let bytes = u64::from(packet.bytes);
@@ -222,6 +236,19 @@ mod tests {
         let (trace, reading) = read("c", &file[..file.len() - 5]).unwrap();
         assert_eq!(trace.millis(), [0, 1, 3]);
         assert!(reading.to_string().contains("the last packet is cut off"), "{reading}");
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_is_no_trace() {
+        let mut late = packets();
+        late[1].0 = 105;
+        for file in [written::pcap(&late), written::pcapng(&late)] {
+            let said = read("c", file.as_slice()).unwrap_err().to_string();
+            assert!(said.contains("packet 3: is 4999 ms before"), "{said}");
+        }
+        let mut exchanged = packets();
+        exchanged.swap(2, 3);
+        assert!(read("c", written::pcap(&exchanged).as_slice()).is_ok());
     }
 
     #[test]
