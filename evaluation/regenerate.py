@@ -6,7 +6,7 @@ page that has them; the text around it is written by hand.
 
 Parts: papers, attacks, quic (real time of evaluation/quic.json), requests (real time of evaluation/small_requests.json), readme, reading (docs/reading-results.md), originals, profiles, mdi, pace,
 parity, alcc, servers and many_flows (the last four of evaluation/parity.json, alcc.json, servers.json and
-many_flows.json, which real time has filled). Without one, all.
+many_flows.json, which real time has filled), scenarios. Without one, all.
 
 Real traces come from the folder CELLPACE_TRACES (Mahimahi format, <name>.down), the figures of the
 original programs from originals.json in CELLPACE_REFERENCE (default: the folder `reference` beside the
@@ -30,6 +30,7 @@ import parity
 import profiles
 import quic
 import reading
+import scenarios
 import servers
 import small_requests
 from page_picture import picture
@@ -67,6 +68,7 @@ PARTS = {
     "many_flows": (many_flows.tables, many_flows.RECORDED.is_file()),
     "papers": (papers.tables, bool(TRACES)),
     "pace": (pace.tables, True),
+    "scenarios": (scenarios.tables, True),
     "requests": (small_requests.tables, bool(TRACES)),
     "attacks": (attacks.tables, True),
 }

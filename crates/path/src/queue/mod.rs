@@ -10,6 +10,7 @@ mod fq;
 mod fq_codel;
 mod limit;
 mod pie;
+mod policer;
 mod red;
 
 use std::fmt;
@@ -24,6 +25,7 @@ use dualpi2::{DualPi2, DualPi2Params};
 use fq::{Fq, FqParams};
 use fq_codel::{FqCodel, FqCodelParams};
 use pie::{Pie, PieParams};
+use policer::{Policer, PolicerParams};
 use red::{Red, RedConfig, RedParams};
 
 pub use discipline::{Drops, Queue};
@@ -129,6 +131,13 @@ const INFOS: &[QueueInfo] = &[
         table: FqParams::table,
         read: |rest| Ok(QueueKind::Fq(FqParams::parse("fq", rest)?)),
     },
+    QueueInfo {
+        name: "policer",
+        summary: "drops what comes faster than a token bucket fills, in front of a FIFO",
+        example: "policer:rate=10mbit,burst=100kB",
+        table: PolicerParams::table,
+        read: |rest| Ok(QueueKind::Policer(PolicerParams::parse("policer", rest)?)),
+    },
 ];
 
 /// A queue by its written form: `droptail:2MB`, `codel`, `red:min=3mbit,max=9mbit,p=0.1`.
@@ -148,6 +157,7 @@ enum QueueKind {
     FqCodel(FqCodelParams),
     DualPi2(DualPi2Params),
     Fq(FqParams),
+    Policer(PolicerParams),
 }
 
 impl QueueSpec {
@@ -163,6 +173,7 @@ impl QueueSpec {
             QueueKind::FqCodel(config) => Box::new(FqCodel::new(config, random)),
             QueueKind::DualPi2(config) => Box::new(DualPi2::new(config, random)),
             QueueKind::Fq(config) => Box::new(Fq::new(config)),
+            QueueKind::Policer(config) => Box::new(Policer::new(config)),
         }
     }
 }
@@ -275,6 +286,7 @@ mod tests {
             "dualpi2:ramp=800us..1200us",
             "fq",
             "fq:limit=2MB,quantum=300B",
+            "policer:rate=12mbit,burst=30kB,limit=100pkts",
         ] {
             let spec: QueueSpec = text.parse().unwrap();
             assert_eq!(spec.to_string(), text);
@@ -325,7 +337,7 @@ mod tests {
         assert_eq!(
             error_of("warp-drive"),
             "there is no queue `warp-drive`; there are droptail, infinite, drophead, red, codel, \
-             pie, fq_codel, dualpi2, fq"
+             pie, fq_codel, dualpi2, fq, policer"
         );
     }
 

@@ -11,6 +11,7 @@ mod claims;
 mod closed_loops;
 mod combinations;
 mod common;
+mod examples;
 mod handovers;
 mod host_and_cell;
 mod impairments;
