@@ -169,14 +169,20 @@ def texts(row):
     return [case, control, shown, f"{cost:.3g}", between(rates), between(costs)]
 
 
-HEADER = ["case", "control", "requests, Mbit or Gbit a second", "us a request, or s a GB", "rate, of cubic", "processor time, of cubic"]
+HEADER = ["case", "requests, Mbit or Gbit a second", "rate, of cubic", "processor time, of cubic", "`bbr`'s"]
+
+
+def shown(ours, bbr):
+    """A row of the page: Pace's figures with intervals, BBR's without."""
+    case, _, rate, _, rates, costs = texts(ours)
+    return [case, rate, rates, costs, f"{bbr[4][0]:.2f}, {bbr[5][0]:.2f}"]
 
 
 def tables():
     if not RECORDED.exists():
         return {}
     found = json.loads(RECORDED.read_text())
-    rows = [texts(row) for row in found["costs"] if row[1] != CONTROLS[0]]
+    rows = [shown(ours, bbr) for _, bbr, ours in zip(*[iter(found["costs"])] * len(CONTROLS))]
     return {"kernel-cost": table(HEADER, rows), "kernel-watch": "{} sockets: {:.2f} %".format(*found["watch"])}
 
 

@@ -81,9 +81,7 @@ def thousands(flows):
 
 
 def tables():
-    pairs = table(["flows", *(f"`{cc}`" for cc in PAIR), "of it, median and range of the pairs"],
-                  pair_rows(json.loads(RECORDED.read_text())["pairs"]))
-    return {"many-flows": full_table(SHOWN), "cost-pairs": pairs}
+    return {"many-flows": full_table(SHOWN)}
 
 
 def full_table(shown=None):

@@ -2,7 +2,6 @@
 
 Everything is trained anew in a temporary folder; no trace and no model stays.
 """
-import json
 import math
 import tempfile
 from pathlib import Path
@@ -138,66 +137,6 @@ def counted(users):
     return [f"{count} user{'s' if count > 1 else ''}" for count in users]
 
 
-# ON/OFF traffic: section 6.6 of the paper ------------------------------------------------------
-
-ON_OFF_USERS, ON_OFF_SECONDS = 4, 3000
-ON_OFF_SCENARIO = """\
-trace = "channels.down"
-rtt = "40ms"
-queue = "{queue}"
-duration = "{seconds}s"
-bin = "1s"
-seed = {seed}
-
-[[flow]]
-cc = "{cc}"
-count = {users}
-onoff = {{ mean = "4MB", max = "10MB", off = "60s", rate = "4mbit" }}
-"""
-
-
-def one_after_the_other(path):
-    """The evaluation channels as one trace; it starts over when it ends."""
-    with open(path, "w") as file:
-        start = 0
-        for trace in CHANNELS:
-            times = [int(line) for line in open(real(trace))]
-            file.writelines(f"{start + time}\n" for time in times)
-            start += times[-1]
-
-
-def on_off(bench):
-    """Needs the models of `Evaluation`."""
-    one_after_the_other(bench.folder / "channels.down")
-    models = {f"`{variant}`, combined{said}": model(variant, "combined", 0) + start
-              for variant in ("levels", "absolute")
-              for said, start in (("", ""), (", `start=slow`", ",start=slow"))}
-    ccs = {"teacher": TEACHER, **models}
-    users = {}
-    for name, cc in ccs.items():
-        runs = []
-        for seed in range(1, SEEDS + 1):
-            (bench.folder / "onoff.toml").write_text(ON_OFF_SCENARIO.format(
-                cc=cc, seed=seed, queue=RED[1], users=ON_OFF_USERS, seconds=ON_OFF_SECONDS))
-            runs.append(json.loads(call("sim", "onoff.toml", "--json", "-", cwd=bench.folder)))
-        flows = [[run["runs"][0]["per_flow"][user] for run in runs] for user in range(ON_OFF_USERS)]
-        users[name] = [(interval([flow["throughput_mbps"] for flow in seeds]),
-                        interval([flow["queue_delay_ms"]["mean"] + 20 for flow in seeds]))
-                       for seeds in flows]
-    rows = []
-    for name in models:
-        both = [sum(overlap(users[name][user][index], users["teacher"][user][index]) for user in range(ON_OFF_USERS))
-                for index in (0, 1)]
-        factor = [mean(users[name][user][index][0] for user in range(ON_OFF_USERS)) /
-                  mean(users["teacher"][user][index][0] for user in range(ON_OFF_USERS)) for index in (0, 1)]
-        rows.append([name, f"{factor[0]:.2f}", f"{factor[1]:.2f}", f"{both[0]} and {both[1]} of {ON_OFF_USERS}"])
-    return table(["", "throughput", "one-way delay", "users whose intervals overlap"], rows)
-
-
-def overlap(one, other):
-    return abs(one[0] - other[0]) <= one[1] + other[1]
-
-
 # Other teachers -------------------------------------------------------------------------------
 
 TEACHERS = ["copa", "sprout", "sprout:max_rate=auto", "ledbat"]
@@ -252,7 +191,6 @@ def tables():
         bench = Bench(folder)
         found = {}
         evaluation = Evaluation(bench)
-        found["mdi-on-off"] = on_off(bench)
         found["mdi-summary"] = evaluation.summary()
         found["mdi-teachers"] = other_teachers(bench)
         found["answer-table"] = built_in(bench)

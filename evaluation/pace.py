@@ -8,7 +8,7 @@ from frontier import TEST, TRAINING
 from program import TRACES, call, compare, jain, simulate, table
 
 OURS = "pace"
-OTHERS = ["cubic", "copa", "bbr"]
+OTHERS = ["cubic", "bbr"]
 CCS = [OURS, *OTHERS]
 RTT_MS = 40
 # When the second flow starts: who gets what depends on it, so each row of shares has a run for each.
@@ -97,7 +97,7 @@ MOVING = [("constant:48mbit", "40ms"), ("constant:48mbit", "random:38ms..42ms/10
           ("constant:12mbit", UPWARDS + "*"),
           ("constant:48mbit", "step:40ms/5s,70ms/5s*"), ("constant:48mbit", "step:30ms/15s,50ms/15s,25ms/15s,60ms/15s"),
           ("lte-driving", "random:40ms..60ms/20ms")]
-MEASURES = ["pace", "copa", "bbr", "bbr3", "cubic"]
+MEASURES = ["pace", "bbr", "cubic"]
 
 
 def alone(cc, trace, rtt, seed=1, seconds=60, skip=2):

@@ -139,7 +139,7 @@ fn play(
     );
 }
 
-/// The table of a run, which docs/validation/faults.md takes over.
+/// The table of a run, which docs/validation/faults.md sums up.
 fn print(rows: &Rows) {
     println!(
         "| command | fault | cases | transfers whole | cut, and reported | ended early in order |"
