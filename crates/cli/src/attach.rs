@@ -10,6 +10,7 @@ use clap::Args;
 
 use crate::connection_outputs::ConnectionOutputs;
 use crate::error::CommandError;
+use crate::flow_options::InKernelArg;
 use crate::options::whole;
 use crate::sample_options::SampleOptions;
 
@@ -36,6 +37,10 @@ pub(crate) struct AttachArgs {
     /// The controller
     #[arg(long, value_name = "CONTROLLER", default_value = DEFAULT_CONTROLLER)]
     cc: String,
+    /// Where the controller is: in the kernel by itself (native; see `cellpace kernel`), or here with its
+    /// window in the kernel (kernel). auto: native where it is installed, else kernel
+    #[arg(long, value_enum, default_value_t = InKernelArg::Auto)]
+    driver: InKernelArg,
     /// Programs in this cgroup, of version 2, and below it [default: all programs]
     #[arg(long, value_name = "PATH", conflicts_with = "pid")]
     cgroup: Option<PathBuf>,
@@ -73,7 +78,8 @@ mod daemon {
     use super::{AttachArgs, CommandError, ControllerSpec, ExitCode};
 
     pub(super) fn run(args: &AttachArgs, _: &ControllerSpec) -> Result<ExitCode, CommandError> {
-        let AttachArgs { incoming: _, outgoing: _, cgroup: _, pid: _, name: _, .. } = args;
+        let AttachArgs { incoming: _, outgoing: _, cgroup: _, pid: _, name: _, driver: _, .. } =
+            args;
         Err(crate::kernel::without_program())
     }
 }
@@ -81,17 +87,16 @@ mod daemon {
 #[cfg(feature = "kernel")]
 mod daemon {
     use std::path::Path;
-    use std::sync::Arc;
 
     use cellpace_control::Ports;
     use cellpace_kernel::attach::{AttachError, AttachOptions, Attachment, missing_capabilities};
     use cellpace_kernel::cgroup;
     use cellpace_kernel::facts::Facts;
     use cellpace_run::{Attacher, LoggingCommand};
-    use cellpace_tcp::KernelDriver;
+    use cellpace_tcp::KernelHolder;
 
     use super::{AttachArgs, CommandError, ControllerSpec, ExitCode, PathBuf};
-    use crate::flow_options::seed;
+    use crate::flow_options::{installed_as, open_in_kernel, seed};
     use crate::progress::{end_cleanly_on_ctrl_c, interrupted, service_exit_code};
 
     pub(super) fn run(args: &AttachArgs, cc: &ControllerSpec) -> Result<ExitCode, CommandError> {
@@ -103,12 +108,14 @@ mod daemon {
         cellpace_os::descriptors::raise_limit();
         check_capabilities(args)?;
         let cgroup = place(args)?;
-        let driver = Arc::new(KernelDriver::open(&args.name).map_err(CommandError::failed)?);
+        let needs_process = args.samples.option().or(args.outputs.needs_decisions());
+        let verbosity = args.outputs.verbosity;
+        let driver = open_in_kernel(args.driver, &args.name, cc, needs_process, verbosity);
+        let driver = driver.map_err(CommandError::failed)?;
         let attachment = attach(args, &cgroup, &driver)?;
         // Last of what can fail: a command that does not start leaves no file.
-        let cc = args.samples.watch(std::slice::from_ref(cc))?.remove(0);
+        let cc = args.samples.watch(&[installed_as(&driver, cc)])?.remove(0);
         let (log, outputs) = args.outputs.open(LoggingCommand::Attach, &cc, None)?;
-        let verbosity = args.outputs.verbosity;
         let attacher = Attacher::start(driver, attachment, cc, seed()?, log, verbosity.printer());
         let mut attacher = attacher.map_err(CommandError::failed)?;
         verbosity.note(&format!("attached to {}: {}", cgroup.display(), what(args)));
@@ -155,13 +162,15 @@ mod daemon {
     fn attach(
         args: &AttachArgs,
         cgroup: &Path,
-        driver: &KernelDriver,
+        driver: &KernelHolder,
     ) -> Result<Attachment, CommandError> {
-        let (slot, owner) = driver.slot();
+        let (name, slot) = match driver {
+            KernelHolder::Driver(driver) => (args.name.as_str(), Some(driver.slot())),
+            KernelHolder::Native(native) => (native.name(), None),
+        };
         let options = AttachOptions {
-            name: &args.name,
+            name,
             slot,
-            owner,
             accepted: args.incoming.as_ref().map_or(&[], Ports::ranges),
             opened: args.outgoing.as_ref().map_or(&[], Ports::ranges),
         };

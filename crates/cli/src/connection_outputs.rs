@@ -74,6 +74,11 @@ impl ConnectionOutputs {
         self.json.is_some() || self.report.is_some() || self.events.is_some()
     }
 
+    /// The option that wants controllers' decisions, where it was given.
+    pub(crate) fn needs_decisions(&self) -> Option<&'static str> {
+        self.events.as_ref().map(|_| "--events")
+    }
+
     /// Refuses what cannot be written before anything starts.
     pub(crate) fn check(&self) -> Result<(), CommandError> {
         self.check_beside(&[], &[])

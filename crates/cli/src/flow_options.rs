@@ -1,14 +1,18 @@
 //! The options that say how a connection is controlled, for all commands that do so above TCP.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use cellpace_cc::{ControllerSpec, DEFAULT_CONTROLLER};
+use cellpace_kernel::native;
 use cellpace_tcp::{
     BelowOnSystem, ClientServerOptions, ControlOptions, DriverChoice, FlowDriver, FlowShare,
-    GateOptions, KernelDriver, PlacementReason, RelayOptions, TcpCongestionControl,
+    GateOptions, KernelDriver, KernelHolder, NativeDriver, PlacementReason, RelayOptions,
+    TcpCongestionControl,
 };
 use clap::{Args, ValueEnum};
 
+use crate::connection_outputs::ConnectionOutputs;
 use crate::error::CommandError;
 use crate::options::Verbosity;
 use crate::sample_options::SampleOptions;
@@ -17,9 +21,18 @@ use crate::sample_options::SampleOptions;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DriverArg {
     Auto,
+    Native,
     Kernel,
     Gate,
     ClientServer,
+}
+
+/// Which of those that are in the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InKernelArg {
+    Auto,
+    Native,
+    Kernel,
 }
 
 /// How connections are controlled.
@@ -28,10 +41,10 @@ pub(crate) struct FlowArgs {
     /// The controller
     #[arg(long, value_name = "CONTROLLER", default_value = DEFAULT_CONTROLLER)]
     cc: String,
-    /// Where the controller is: in the kernel (see `cellpace kernel`), in a gate in front of TCP, or
-    /// at both ends, with acks inside the stream (client-server; the other end needs cellpace, too,
-    /// and sprout needs it). auto: the kernel if the driver is installed and we may use it, else the
-    /// gate
+    /// Where the controller is: in the kernel by itself (native; see `cellpace kernel`), here with its
+    /// window in the kernel (kernel), in a gate in front of TCP, or at both ends, with acks inside the
+    /// stream (client-server; the other end needs cellpace, too, and sprout needs it). auto: the first
+    /// of native, kernel and gate that is installed and that we may use
     #[arg(long, value_enum, default_value_t = DriverArg::Auto)]
     driver: DriverArg,
     /// Name of the kernel driver's congestion control [default: that of the environment's
@@ -51,17 +64,27 @@ pub(crate) struct FlowArgs {
 }
 
 impl FlowArgs {
-    /// Reads the options, and takes a place at the kernel driver where that is to be used.
-    pub(crate) fn options(&self) -> Result<ControlOptions, CommandError> {
+    /// Reads the options, takes a place at the kernel driver where that is to be used, and says what a person
+    /// should know of the choice. `needs_process` is an option that wants the controllers in this process.
+    pub(crate) fn options(
+        &self,
+        outputs: &ConnectionOutputs,
+        needs_process: Option<&'static str>,
+    ) -> Result<ControlOptions, CommandError> {
         let cc = self
             .controller(&self.cc)
             .map_err(|error| CommandError::usage(format!("--cc: {error}")))?;
         self.check_options_of_drivers()?;
         self.below.check().map_err(|error| CommandError::usage(format!("--below: {error}")))?;
-        let open = |name: &String| KernelDriver::open(name).map(Arc::new);
-        let missing = |error| PlacementReason::NoKernelDriver(format!("{error}").into());
-        let drivers = self.driver_choice().open(|name| open(name).map_err(missing));
+        let verbosity = outputs.verbosity;
+        let needs_process = self.samples.option().or(outputs.needs_decisions()).or(needs_process);
+        let drivers = self.driver_choice().open(|name| {
+            let holder = open_in_kernel(self.in_kernel(), name, &cc, needs_process, verbosity);
+            holder.map_err(|why| PlacementReason::NoKernelDriver(why.into()))
+        });
         let drivers = drivers.map_err(CommandError::failed)?;
+        self.describe(&drivers, verbosity);
+        let cc = drivers.kernel().map_or(cc.clone(), |holder| installed_as(holder, &cc));
         let cc = self.samples.watch(&[cc])?.remove(0);
         Ok(ControlOptions { cc, seed: seed()?, drivers })
     }
@@ -88,17 +111,13 @@ impl FlowArgs {
         Ok(cc)
     }
 
-    /// Says whether TCP of this kernel could do it by itself, why the driver is not the kernel's where
-    /// that was wished for, and what TCP below the controller is, where that is not what the system has.
-    pub(crate) fn describe(&self, options: &ControlOptions, verbosity: Verbosity) {
-        let native = format!("{}_{}", self.driver_name(), options.cc.name());
-        if !self.is_client_server() && cellpace_kernel::native::is_registered(&native) {
-            verbosity.note(&format!(
-                "this kernel has `{native}`: sockets with this congestion control need no driver and cost \
-                 what plain TCP costs"
-            ));
+    /// Says why the driver is not the kernel's where that was wished for, and what TCP below the controller
+    /// is, where that is not what the system has.
+    fn describe(&self, drivers: &DriverChoice<KernelHolder>, verbosity: Verbosity) {
+        if let Some(KernelHolder::Native(native)) = drivers.kernel() {
+            verbosity.detail(|| format!("driver native: `{}`", native.name()));
         }
-        let DriverChoice::Relay(driver, reason) = &options.drivers else { return };
+        let DriverChoice::Relay(driver, reason) = drivers else { return };
         if let Some(reason) = reason {
             verbosity.detail(|| format!("driver {}: {reason}", driver.kind().name()));
         }
@@ -116,7 +135,7 @@ impl FlowArgs {
 
     fn check_options_of_drivers(&self) -> Result<(), CommandError> {
         let misplaced = match self.driver {
-            DriverArg::Kernel => self.gate().given_option(),
+            DriverArg::Native | DriverArg::Kernel => self.gate().given_option(),
             DriverArg::ClientServer => self.share.then_some("--share"),
             DriverArg::Auto | DriverArg::Gate => None,
         };
@@ -124,12 +143,21 @@ impl FlowArgs {
         misplaced.map_or(Ok(()), |option| Err(failure(option)))
     }
 
+    /// What may be in the kernel, where anything may.
+    fn in_kernel(&self) -> InKernelArg {
+        match self.driver {
+            DriverArg::Native => InKernelArg::Native,
+            DriverArg::Kernel => InKernelArg::Kernel,
+            DriverArg::Auto | DriverArg::Gate | DriverArg::ClientServer => InKernelArg::Auto,
+        }
+    }
+
     /// The kernel driver is its name.
     fn driver_choice(&self) -> DriverChoice<String> {
         let gate = self.gate();
         match self.driver {
             DriverArg::Auto => DriverChoice::KernelOrGate(self.driver_name(), gate),
-            DriverArg::Kernel => DriverChoice::Kernel(self.driver_name()),
+            DriverArg::Native | DriverArg::Kernel => DriverChoice::Kernel(self.driver_name()),
             DriverArg::Gate => DriverChoice::Relay(FlowDriver::Gate(gate), None),
             DriverArg::ClientServer => {
                 let options =
@@ -149,6 +177,75 @@ impl FlowArgs {
         let named = self.driver_name.clone();
         let named = named.or_else(|| std::env::var("CELLPACE_KERNEL_DRIVER").ok());
         named.unwrap_or_else(|| cellpace_kernel::NAME.to_owned())
+    }
+}
+
+/// The controller that the kernel has by itself, or the kernel driver, of which the name begins with `name`; or
+/// why there is none for us. `needs_process` is an option that wants the controller in this process.
+pub(crate) fn open_in_kernel(
+    wanted: InKernelArg,
+    name: &str,
+    cc: &ControllerSpec,
+    needs_process: Option<&str>,
+    verbosity: Verbosity,
+) -> Result<KernelHolder, String> {
+    if wanted != InKernelArg::Kernel {
+        let native = format!("{name}_{}", cc.name());
+        match open_native(&native, cc, needs_process) {
+            Ok(driver) => return Ok(KernelHolder::Native(Arc::new(driver))),
+            Err(why) if wanted == InKernelArg::Native => return Err(why),
+            Err(why) if native::is_registered(&native) => {
+                verbosity.note(&format!("this kernel has `{native}`, which is not used: {why}"));
+            }
+            Err(_) => {}
+        }
+    }
+    let driver = KernelDriver::open(name).map_err(|error| error.to_string())?;
+    Ok(KernelHolder::Driver(Arc::new(driver)))
+}
+
+/// The controller that the kernel has by itself under a name, if it is the one that is asked for: without
+/// parameters, whatever it was installed with.
+fn open_native(
+    name: &str,
+    cc: &ControllerSpec,
+    needs_process: Option<&str>,
+) -> Result<NativeDriver, String> {
+    if !native::is_registered(name) {
+        return Err(format!(
+            "this kernel has no `{name}`: `cellpace kernel install --cc` is for {}",
+            native::NativeController::ALL.map(native::NativeController::controller).join(" and ")
+        ));
+    }
+    if let Some(option) = needs_process {
+        return Err(format!("{option} needs the controller in this process"));
+    }
+    if cc.to_string() != cc.name() {
+        check_parameters(name, cc)?;
+    }
+    NativeDriver::open(name).map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied => {
+            format!("only root may select `{name}`: it was installed without --everyone")
+        }
+        _ => format!("`{name}`: {error}"),
+    })
+}
+
+/// The controller as it was installed in the kernel, as far as this process may see that; `cc` for the kernel
+/// driver, which has whichever is asked for.
+pub(crate) fn installed_as(holder: &KernelHolder, cc: &ControllerSpec) -> ControllerSpec {
+    let KernelHolder::Native(native) = holder else { return cc.clone() };
+    let installed = native::installed(native.name()).ok().flatten();
+    installed.and_then(|installed| installed.controller.parse().ok()).unwrap_or_else(|| cc.clone())
+}
+
+fn check_parameters(name: &str, cc: &ControllerSpec) -> Result<(), String> {
+    let installed = native::installed(name).map_err(|error| error.to_string())?;
+    let installed = installed.map_or_else(String::new, |installed| installed.controller);
+    let runs = installed.parse::<ControllerSpec>().ok().and_then(|spec| spec.kernel_settings());
+    match runs.is_some() && runs == cc.kernel_settings() {
+        true => Ok(()),
+        false => Err(format!("it is {installed}, and not {cc}")),
     }
 }
 

@@ -213,7 +213,6 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, CommandError> {
         ));
     }
     let config = config(args, experiment.as_ref())?;
-    args.flow.describe(&config.flow, args.outputs.verbosity);
     check_runtime()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -346,7 +345,8 @@ fn config(
     experiment: Option<&ReadExperiment>,
 ) -> Result<ProxyConfig, CommandError> {
     let connections = most_connections(args);
-    let mut flow = args.flow.options()?;
+    let needs_process = experiment.map(|_| "--experiment");
+    let mut flow = args.flow.options(&args.outputs, needs_process)?;
     let mut trial = args.share_of.map(Trial::ShareOf);
     if let Some(experiment) = experiment {
         trial = Some(experiment.trial(&args.flow, &mut flow)?);

@@ -65,8 +65,7 @@ pub(crate) struct RunArgs {
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     let rules = rules(args)?;
     args.outputs.check()?;
-    let options = args.flow.options()?;
-    args.flow.describe(&options, args.outputs.verbosity);
+    let options = args.flow.options(&args.outputs, None)?;
     match start(args, options, &rules) {
         Ok(code) => Ok(code),
         Err(Stop::Run(error)) => not_started(&error),

@@ -31,6 +31,11 @@ impl SampleOptions {
         self.mdi_samples.as_deref()
     }
 
+    /// The option that wants controllers in this process, where it was given.
+    pub(crate) fn option(&self) -> Option<&'static str> {
+        self.mdi_samples.as_ref().map(|_| "--mdi-samples")
+    }
+
     /// The same controllers, watched where samples are asked for.
     pub(crate) fn watch(
         &self,

@@ -4,7 +4,8 @@
  *
  * Attached to a cgroup, it is asked at the end of each handshake of the cgroup's sockets, before
  * the first data: at the ports that are named it selects the congestion control, writes the entry
- * that gives the socket to the daemon, and announces the socket to it.
+ * that gives the socket to the daemon, and announces the socket to it. A controller that is in the
+ * kernel by itself takes no entry.
  */
 #include "kernel.h"
 #include "layout.h"
@@ -77,7 +78,7 @@ struct rules {
 	u32 slot;
 	struct ranges accepted; /* by local port */
 	struct ranges opened; /* by the peer's port */
-	u32 reserved;
+	u32 native; /* the congestion control is the controller */
 };
 
 /* What was not put under control, and why. */
@@ -208,15 +209,16 @@ static inline bool give(struct bpf_sock_ops *ctx, struct rules *rules, struct mi
 		.slot = rules->slot,
 	};
 
-	if (bpf_map_lookup_elem(&controls, &cookie))
+	if (!rules->native && bpf_map_lookup_elem(&controls, &cookie))
 		return false;
-	if (bpf_map_update_elem(&controls, &cookie, &control, BPF_NOEXIST)) {
+	if (!rules->native && bpf_map_update_elem(&controls, &cookie, &control, BPF_NOEXIST)) {
 		__sync_fetch_and_add(&count->full, 1);
 		return false;
 	}
 	if (!bpf_setsockopt(ctx, IPPROTO_TCP, TCP_CONGESTION, rules->name, sizeof(rules->name)))
 		return true;
-	bpf_map_delete_elem(&controls, &cookie);
+	if (!rules->native)
+		bpf_map_delete_elem(&controls, &cookie);
 	__sync_fetch_and_add(&count->refused, 1);
 	return false;
 }

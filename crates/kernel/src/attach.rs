@@ -43,12 +43,11 @@ pub fn missing_capabilities(facts: &Facts) -> Vec<&'static str> {
 /// Which connections, and whose they shall be.
 #[derive(Debug, Clone)]
 pub struct AttachOptions<'a> {
-    /// Name of the kernel driver.
+    /// Name of the kernel driver, or of a controller that the kernel has by itself.
     pub name: &'a str,
-    /// The controlling process's slot.
-    pub slot: u32,
-    /// The slot's owner.
-    pub owner: u64,
+    /// The controlling process's slot at the kernel driver, and the slot's owner; `None` for a controller
+    /// that the kernel has by itself.
+    pub slot: Option<(u32, u64)>,
     /// First and last port of ranges where connections are accepted.
     pub accepted: &'a [(u16, u16)],
     /// The same of ports to which connections are opened.
@@ -146,13 +145,13 @@ impl Attachment {
     /// are, and those of which somebody else decides.
     ///
     /// # Errors
-    /// When the kernel driver is not installed, or the kernel, or our privilege, does not allow it.
+    /// When the kernel driver is not installed where it has the name, or the kernel, or our privilege, does not allow it.
     pub fn new(cgroup: &Path, options: &AttachOptions<'_>) -> Result<Self, AttachError> {
         let rules = encode(options)?;
         cgroup::check(cgroup)?;
         let folder = File::open(cgroup)
             .map_err(|source| AttachError::Open { path: cgroup.to_owned(), source })?;
-        let object = load(options.name)?;
+        let object = load(options)?;
         put(&object, &rules)?;
         let missed = map(&object, "missed")?;
         let ring = announcements(&object)?;
@@ -198,12 +197,17 @@ fn opened() -> Result<OpenObject, AttachError> {
     ObjectBuilder::default().open_memory(ATTACH).map_err(bpf("opening the program"))
 }
 
-/// With the kernel driver's own table of controls.
-fn load(name: &str) -> Result<Object, AttachError> {
-    let controls = open(&pins(name), "controls")?;
+/// With the kernel driver's own table of controls, where it is the kernel driver.
+fn load(options: &AttachOptions<'_>) -> Result<Object, AttachError> {
+    let using = "using the kernel driver's controls";
     let mut object = opened()?;
     for mut map in object.maps_mut().filter(|map| map.name() == "controls") {
-        map.reuse_fd(controls.as_fd()).map_err(bpf("using the kernel driver's controls"))?;
+        if options.slot.is_none() {
+            map.set_max_entries(1).map_err(bpf(using))?;
+            continue;
+        }
+        let controls = open(&pins(options.name), "controls")?;
+        map.reuse_fd(controls.as_fd()).map_err(bpf(using))?;
     }
     object.load().map_err(bpf("loading the program"))
 }
@@ -228,7 +232,8 @@ fn announcements(object: &Object) -> Result<RecordRing, AttachError> {
 
 /// `struct rules`.
 fn encode(options: &AttachOptions<'_>) -> Result<[u8; RULES_BYTES], AttachError> {
-    let AttachOptions { name, slot, owner, accepted, opened } = options;
+    let AttachOptions { name, slot, accepted, opened } = options;
+    let (slot_number, owner) = slot.unwrap_or_default();
     let is_some = !accepted.is_empty() || !opened.is_empty();
     if !is_some || accepted.len() > MAX_RANGES || opened.len() > MAX_RANGES {
         return Err(AttachError::Ranges);
@@ -239,9 +244,10 @@ fn encode(options: &AttachOptions<'_>) -> Result<[u8; RULES_BYTES], AttachError>
     let mut bytes = [0u8; RULES_BYTES];
     bytes[..name.len()].copy_from_slice(name.as_bytes());
     bytes[16..24].copy_from_slice(&owner.to_ne_bytes());
-    bytes[24..28].copy_from_slice(&slot.to_ne_bytes());
+    bytes[24..28].copy_from_slice(&slot_number.to_ne_bytes());
     put_ranges(&mut bytes[28..288], accepted);
     put_ranges(&mut bytes[288..548], opened);
+    bytes[548..552].copy_from_slice(&u32::from(slot.is_none()).to_ne_bytes());
     Ok(bytes)
 }
 
@@ -284,7 +290,7 @@ mod tests {
     use crate::driver::layout::CONTROL_BYTES;
 
     fn options<'a>(accepted: &'a [(u16, u16)]) -> AttachOptions<'a> {
-        AttachOptions { name: "cellpace", slot: 3, owner: 7, accepted, opened: &[] }
+        AttachOptions { name: "cellpace", slot: Some((3, 7)), accepted, opened: &[] }
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //! socket.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send,
+    socket,
 };
 
 /// Bytes of a message's header.
@@ -110,6 +111,36 @@ impl Netlink {
         Self::open(SockProtocol::NetlinkSockDiag)
     }
 
+    /// Opens a socket that [`receive`](Self::receive)s a message, as sock_diag(7) answers, for each TCP socket
+    /// of the network namespace that is gone.
+    ///
+    /// # Errors
+    /// When the system does not report them.
+    pub fn open_ends_of_tcp() -> io::Result<Self> {
+        // linux/sock_diag.h: the bits of SKNLGRP_INET_TCP_DESTROY and SKNLGRP_INET6_TCP_DESTROY.
+        const GROUPS: u32 = 0b101;
+        let ends = Self::open_sock_diag()?;
+        bind(ends.socket.as_raw_fd(), &NetlinkAddr::new(0, GROUPS))?;
+        Ok(ends)
+    }
+
+    /// Gives each message that has come without being asked for, kind and body, to `each`.
+    ///
+    /// # Errors
+    /// `ENOBUFS` when there was no room for some.
+    pub fn receive(&self, mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
+        let mut buffer = [0; 4096];
+        loop {
+            match recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
+                Ok(received) => {
+                    messages(&buffer[..received]).for_each(|(kind, body)| each(kind, body));
+                }
+                Err(nix::errno::Errno::EAGAIN) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
     fn open(protocol: SockProtocol) -> io::Result<Self> {
         let flags = SockFlag::SOCK_CLOEXEC;
         let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, protocol)?;
@@ -168,6 +199,12 @@ impl Netlink {
             }
         }
         Ok(())
+    }
+}
+
+impl AsFd for Netlink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

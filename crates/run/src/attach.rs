@@ -1,12 +1,11 @@
 //! Connections of programs that need no library: the kernel announces them, and the kernel driver
 //! takes them over.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cellpace_cc::ControllerSpec;
 use cellpace_kernel::attach::{Announced, Attachment, Missed};
-use cellpace_tcp::{DriverKind, FlowHandle, KernelConnection, KernelDriver};
+use cellpace_tcp::{FlowHandle, KernelConnection, KernelHolder};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::finder::Finder;
@@ -20,8 +19,9 @@ const REMIND: Duration = Duration::from_secs(1);
 
 /// Takes over the connections that an attachment announces.
 pub struct Attacher<W> {
-    driver: Arc<KernelDriver>,
-    finder: Finder,
+    driver: KernelHolder,
+    /// For the kernel driver alone, whose sockets are kicked.
+    finder: Option<Finder>,
     attachment: Attachment,
     cc: ControllerSpec,
     /// Seed of the first connection; each has the next one.
@@ -50,14 +50,18 @@ impl<W: ConnectionWatcher> Attacher<W> {
     /// # Errors
     /// When no thread can be started.
     pub fn start(
-        driver: Arc<KernelDriver>,
+        driver: KernelHolder,
         attachment: Attachment,
         cc: ControllerSpec,
         seed: u64,
         watcher: W,
         warn: fn(&str),
     ) -> Result<Self, AttacherError> {
-        let finder = Finder::start(driver.clone(), warn).map_err(AttacherError::Thread)?;
+        let finder = match &driver {
+            KernelHolder::Driver(driver) => Some(Finder::start(driver.clone(), warn)),
+            KernelHolder::Native(_) => None,
+        };
+        let finder = finder.transpose().map_err(AttacherError::Thread)?;
         let now = Instant::now();
         Ok(Self {
             driver,
@@ -176,7 +180,7 @@ impl AttachedFlow {
             outcome: self.handle.outcome(),
             cut: false,
             controller: self.handle.controller().clone(),
-            driver: DriverKind::Kernel,
+            driver: self.handle.driver(),
             driver_reason: None,
         }
     }

@@ -10,7 +10,7 @@ use crate::error::PlacementReason;
 use crate::kernel::SocketOwner;
 use crate::options::GateOptions;
 use crate::placement::{DriverChoice, Placement, ProgramSocket};
-use crate::{FlowDriver, FlowHandle, FlowOptions, KernelDriver, RelayEngine, TcpError};
+use crate::{FlowDriver, FlowHandle, FlowOptions, KernelHolder, RelayEngine, TcpError};
 
 /// How connections are to be controlled.
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub struct ControlOptions {
     /// Seed of the first flow's own random source; each flow's is this one plus its number.
     pub seed: u64,
     /// Which drivers they may get.
-    pub drivers: DriverChoice<Arc<KernelDriver>>,
+    pub drivers: DriverChoice<KernelHolder>,
 }
 
 impl ControlOptions {
@@ -58,7 +58,7 @@ impl FlowControl {
     }
 
     /// Whether a connection may stay with the program that has it, its data unrelayed.
-    pub fn uses_kernel_driver(&self) -> bool {
+    pub fn stays_in_kernel(&self) -> bool {
         self.options.drivers.kernel().is_some()
     }
 
@@ -68,7 +68,7 @@ impl FlowControl {
         self.engine.has_room(coming)
     }
 
-    /// Puts a connected TCP socket under a controller. The kernel driver leaves it with `owner`; where
+    /// Puts a connected TCP socket under a controller. What is in the kernel leaves it with `owner`; where
     /// data are relayed, `local` provides our end of the application's socket pair. It is not called
     /// for a `program` that already uses the TCP socket.
     ///

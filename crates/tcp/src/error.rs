@@ -43,14 +43,14 @@ pub enum TcpError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PlacementReason {
-    /// There is no kernel driver for this process.
+    /// Nothing in the kernel is there for this process.
     #[error("{0}")]
     NoKernelDriver(Arc<str>),
     /// An option was given that only the gate has.
     #[error("{0} needs the gate")]
     GateOption(&'static str),
-    /// The kernel driver did not take this connection.
-    #[error("the kernel driver did not take the connection: {0}")]
+    /// What is in the kernel did not take this connection.
+    #[error("the kernel did not take the connection: {0}")]
     Refused(Arc<str>),
     /// The program opens the connection without waiting for it.
     #[error(

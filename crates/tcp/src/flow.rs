@@ -88,6 +88,9 @@ pub(crate) trait FlowServer: std::fmt::Debug + Send + Sync {
 
     /// Has the figures of a flow renewed soon, although nothing may happen to it.
     fn refresh(&self, shared: &Arc<SharedFlow>);
+
+    /// Has the figures of a flow renewed before they are read, where nothing else renews them.
+    fn renew(&self) {}
 }
 
 /// What a driver reports of a flow, and its handles ask for.
@@ -271,8 +274,9 @@ impl FlowState {
 }
 
 impl FlowHandle {
-    /// The figures as of a few milliseconds ago.
+    /// The figures as of a few milliseconds ago; a controller of the kernel's own is asked.
     pub fn stats(&self) -> FlowStats {
+        self.server.renew();
         self.lock().stats
     }
 

@@ -1,4 +1,4 @@
-//! ALCC: the controllers of [`cellpace_cc`] above unmodified TCP sockets, by one of three drivers.
+//! ALCC: the controllers of [`cellpace_cc`] above unmodified TCP sockets, by one of four drivers.
 //!
 //! - The gate: a flow has two descriptors, the real TCP socket and one end of a local stream socket
 //!   pair whose other end belongs to the application. One thread, the [`RelayEngine`], serves all
@@ -9,6 +9,7 @@
 //!   the TCP stream, in place of TCP's own acks: [`cellpace_alcc`].
 //! - The kernel driver ([`KernelDriver`]): the data stay in the kernel. The window is set there, and
 //!   the kernel reports every ack.
+//! - A controller that the kernel has by itself ([`NativeDriver`]): it is TCP's congestion control.
 //!
 //! The window that counts is the smaller of the controller's and TCP's own.
 
@@ -29,7 +30,9 @@ mod timers;
 pub use control::{ControlOptions, FlowControl, NewFlow};
 pub use error::{PlacementReason, TcpError};
 pub use flow::{FlowHandle, FlowOutcome, FlowStats, FlowWatch, InspectedController};
-pub use kernel::{KernelConnection, KernelDriver, RemoteSocket, SocketOwner};
+pub use kernel::{
+    KernelConnection, KernelDriver, KernelHolder, NativeDriver, RemoteSocket, SocketOwner,
+};
 pub use options::{
     AlccLimits, ClientServerOptions, DriverKind, FlowDriver, FlowOptions, FlowShare, GateOptions,
     RelayOptions,

@@ -27,6 +27,8 @@ impl FlowOptions {
 /// Which driver serves a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriverKind {
+    /// A controller that the kernel has by itself: the data stay in the kernel, and nothing is done here.
+    Native,
     /// The kernel driver: the data stay in the kernel.
     Kernel,
     /// The gate: data are relayed, and TCP's own acks count.
@@ -39,6 +41,7 @@ impl DriverKind {
     /// Returns its name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Native => "native",
             Self::Kernel => "kernel",
             Self::Gate => "gate",
             Self::ClientServer => "client-server",

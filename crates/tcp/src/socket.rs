@@ -51,6 +51,8 @@ pub(crate) struct TcpInfo {
     pub(crate) retransmissions: u32,
     /// Bytes acknowledged, ever; one more than data after an active connect.
     pub(crate) bytes_acked: u64,
+    /// Bytes of data that came, ever; one more after the peer's end.
+    pub(crate) bytes_received: u64,
     /// Bytes of the application's data that were not sent yet.
     pub(crate) unsent: u32,
     /// What it reports of the connection as a whole.
@@ -106,11 +108,10 @@ impl TcpInfo {
         Ok(Self::read(&raw))
     }
 
-    fn read(raw: &[u8; 232]) -> Self {
-        let word = |at: usize| {
-            let bytes = [raw[at], raw[at + 1], raw[at + 2], raw[at + 3]];
-            u32::from_ne_bytes(bytes)
-        };
+    /// Of the kernel's bytes, as many as there are.
+    pub(crate) fn read(raw: &[u8]) -> Self {
+        let byte = |at: usize| raw.get(at).copied().unwrap_or_default();
+        let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|next| byte(at + next)));
         let long = |at: usize| {
             let (low, high) = (word(at), word(at + 4));
             let (low, high) =
@@ -119,9 +120,9 @@ impl TcpInfo {
         };
         Self {
             mss: word(16),
-            is_closed: raw[0] == CLOSED,
-            is_open: raw[1] == CA_OPEN,
-            timestamps: raw[5] & OPTION_TIMESTAMPS != 0,
+            is_closed: byte(0) == CLOSED,
+            is_open: byte(1) == CA_OPEN,
+            timestamps: byte(5) & OPTION_TIMESTAMPS != 0,
             // tcp_packets_in_flight(): unacked - sacked - lost + retrans
             in_network: (word(24) + word(36)).saturating_sub(word(28) + word(32)),
             sacked: word(28),
@@ -130,6 +131,7 @@ impl TcpInfo {
             cwnd: word(80),
             retransmissions: word(100),
             bytes_acked: long(120),
+            bytes_received: long(128),
             unsent: word(144),
             figures: TcpFigures {
                 rtt_us: word(68),
@@ -157,6 +159,25 @@ impl TcpInfo {
         let headers = if ipv6 { IPV6_HEADERS } else { IPV4_HEADERS };
         headers + if self.timestamps { TIMESTAMPS_OPTION } else { 0 }
     }
+}
+
+/// Number of the network namespace of a socket; `None` before Linux 5.14.
+pub(crate) fn namespace_cookie(socket: BorrowedFd<'_>) -> Option<u64> {
+    // asm-generic/socket.h
+    const SO_NETNS_COOKIE: libc::c_int = 71;
+    let mut cookie = 0_u64;
+    let mut length = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the kernel writes as many bytes as `length` says at most.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut length,
+        )
+    };
+    (result == 0).then_some(cookie)
 }
 
 /// Payload of a full packet and the headers that go with it, in bytes.

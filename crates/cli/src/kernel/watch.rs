@@ -68,7 +68,7 @@ mod readings {
     use cellpace_live::{
         ConnectionFigures, LiveConnection, LiveConnections, NewConnection, SharedFigures,
     };
-    use serde_json::{Value, json};
+    use serde::Serialize;
 
     use super::{CommandError, ExitCode, Span, WatchArgs};
     use crate::dashboard::OpenDashboard;
@@ -186,27 +186,53 @@ mod readings {
     }
 
     fn line(sockets: &[SocketState]) -> String {
-        let sockets: Vec<Value> = sockets.iter().map(object).collect();
-        format!("{}\n", json!({ "schema": "cellpace.kernel_watch/1", "sockets": sockets }))
+        let sockets = sockets.iter().map(object).collect();
+        let reading = Reading { schema: "cellpace.kernel_watch/1", sockets };
+        serde_json::to_string(&reading).expect("numbers, words and addresses are JSON") + "\n"
     }
 
-    fn object(socket: &SocketState) -> Value {
-        json!({
-            "local": socket.local.to_string(),
-            "remote": socket.remote.to_string(),
-            "phase": socket.phase,
-            "window_packets": socket.window,
-            "in_flight_packets": socket.in_flight,
-            "packet_bytes": socket.packet,
-            "base_rtt_ms": f64::from(socket.base_us) / 1e3,
-            "rtt_ms": f64::from(socket.srtt_us) / 1e3,
-            "queue_delay_ms": f64::from(socket.queue_us) / 1e3,
-            "delivery_mbps": mbps(socket.rate),
-            "pacing_mbps": (socket.pacing < UNPACED).then(|| mbps(socket.pacing)),
-            "acked_bytes": socket.acked,
-            "segments": socket.segments,
-            "retransmitted": socket.retransmitted,
-        })
+    /// A line of `--json`.
+    #[derive(Serialize)]
+    struct Reading {
+        schema: &'static str,
+        sockets: Vec<SocketObject>,
+    }
+
+    #[derive(Serialize)]
+    struct SocketObject {
+        local: SocketAddr,
+        remote: SocketAddr,
+        phase: &'static str,
+        window_packets: u32,
+        in_flight_packets: u32,
+        packet_bytes: u32,
+        base_rtt_ms: f64,
+        rtt_ms: f64,
+        queue_delay_ms: f64,
+        delivery_mbps: f64,
+        pacing_mbps: Option<f64>,
+        acked_bytes: u64,
+        segments: u32,
+        retransmitted: u32,
+    }
+
+    fn object(socket: &SocketState) -> SocketObject {
+        SocketObject {
+            local: socket.local,
+            remote: socket.remote,
+            phase: socket.phase,
+            window_packets: socket.window,
+            in_flight_packets: socket.in_flight,
+            packet_bytes: socket.packet,
+            base_rtt_ms: f64::from(socket.base_us) / 1e3,
+            rtt_ms: f64::from(socket.srtt_us) / 1e3,
+            queue_delay_ms: f64::from(socket.queue_us) / 1e3,
+            delivery_mbps: mbps(socket.rate),
+            pacing_mbps: (socket.pacing < UNPACED).then(|| mbps(socket.pacing)),
+            acked_bytes: socket.acked,
+            segments: socket.segments,
+            retransmitted: socket.retransmitted,
+        }
     }
 
     /// A rate above this is none.
@@ -218,7 +244,12 @@ mod readings {
 
     fn table(sockets: &[SocketState]) -> String {
         let mut busiest: Vec<&SocketState> = sockets.iter().collect();
-        busiest.sort_by_key(|socket| std::cmp::Reverse(socket.rate));
+        let slower = |socket: &&SocketState| std::cmp::Reverse(socket.rate);
+        if busiest.len() > ROWS {
+            busiest.select_nth_unstable_by_key(ROWS, slower);
+            busiest.truncate(ROWS);
+        }
+        busiest.sort_by_key(slower);
         let mut text = format!(
             "{:<48} {:>8} {:>9} {:>9} {:>9}  {}\n",
             format!("{} sockets", sockets.len()),
@@ -228,7 +259,7 @@ mod readings {
             "queue ms",
             "phase"
         );
-        for socket in busiest.iter().take(ROWS) {
+        for socket in busiest {
             let name = format!("{} - {}", socket.local, socket.remote);
             let (base, queue) = (f64::from(socket.base_us) / 1e3, f64::from(socket.queue_us) / 1e3);
             // Writing into a text does not fail.

@@ -40,7 +40,7 @@ impl Place {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = Folder::new();
-        let name = format!("cp_e{:x}_{number}", std::process::id());
+        let name = format!("ce{:x}_{number}", std::process::id());
         let status: Value =
             serde_json::from_str(&folder.run("kernel status --json -").stdout).unwrap();
         if status["can_install"] == false {
@@ -203,6 +203,26 @@ fn a_static_window_keeps_the_queue_of_a_static_program_short() {
         assert_eq!(flow["kicks"], 0, "acks make room in a window: {flow}");
         assert!(place.text("said.txt").contains("flow 1: "));
     });
+}
+
+/// The controller that the kernel has by itself is left to itself, and nobody kicks.
+#[test]
+fn a_static_program_is_left_to_the_controller_in_the_kernel() {
+    let Some(mut place) = Place::new(3_000_000) else { return };
+    let driver = place.name.clone();
+    place.name = format!("{driver}_pace");
+    let native = format!("--cc pace --name {}", place.name);
+    place.folder.good(&format!("kernel install {native}"));
+    place.name = driver;
+    let client = format!("cat </dev/tcp/$CELLPACE_HOST/{NAMED} | sha256sum >hash.txt");
+    let attach = format!("--cgroup '{}'", place.cgroup.display());
+    let said = place.over_link(&attach, "--trace constant:12mbit --rtt 40ms", &client);
+    place.folder.good(&format!("kernel remove {native} --now"));
+    assert_eq!(place.received(), place.hash, "{said}");
+    let [flow] = &place.flows()[..] else { panic!("one connection: {:?}", place.flows()) };
+    assert_eq!(flow["driver"], "native");
+    assert_eq!(flow["tcp_cc"], format!("{}_pace", place.name));
+    assert_eq!((&flow["acked_bytes"], &flow["outcome"]), (&3_000_000.into(), &"finished".into()));
 }
 
 #[test]

@@ -889,10 +889,10 @@ fn a_proxy_whose_kernel_driver_is_removed_has_the_gate_only_where_that_was_chose
     let second = &written("auto", 2)[1];
     assert_eq!(second["driver"], "gate");
     let reason = second["driver_reason"].as_str().unwrap();
-    assert!(reason.starts_with("the kernel driver did not take the connection: "), "{reason}");
+    assert!(reason.starts_with("the kernel did not take the connection: "), "{reason}");
     eventually("the reason is said", || {
         said("kernel")
-            .contains("a connection continues without a controller: the kernel driver did not take")
+            .contains("a connection continues without a controller: the kernel did not take")
     });
     assert_eq!(written("kernel", 1).len(), 1, "it has no gate");
 }

@@ -1,9 +1,9 @@
 //! `cellpace kernel install --cc pace`: a controller that runs in the kernel by itself. Needs root, a kernel that
 //! permits it, and a program built with the feature `kernel`; says so otherwise.
 
-use std::fs;
-use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
 
 use crate::kernel_pins::{Place, connection};
+use crate::program::{Outcome, eventually};
 use cellpace_kernel::pins;
 
 /// Runs a test in a network namespace of its own, with a loopback device.
@@ -89,22 +90,111 @@ fn a_default_is_given_used_seen_and_put_back() {
     });
 }
 
-/// A driver costs several times what TCP itself does.
+/// A driver costs several times what TCP itself does, so what the kernel has by itself comes first.
 #[test]
-fn programs_that_the_kernel_could_control_by_itself_are_told_so() {
+fn connections_of_run_are_left_to_the_controller_in_the_kernel() {
     let Some(mut place) = Place::new() else { return };
     let driver = place.name.clone();
     place.name = format!("{driver}_pace");
-    let run = |cc: &str| {
-        let ended = place.folder.run(&format!("run --driver-name {driver} --cc {cc} -- true"));
-        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-        ended.stderr.contains(&format!("this kernel has `{}`", place.name))
+    let address = sink();
+    let run = |options: &str| {
+        let send = format!("head -c 100000 /dev/zero >/dev/tcp/127.0.0.1/{}", address.port());
+        let line = format!("run --driver-name {driver} --out all --json - {options} --");
+        let mut command: Vec<&str> = line.split_whitespace().collect();
+        command.extend(["bash", "-c", &send]);
+        place.folder.run_args(command)
     };
-    assert!(!run("pace"));
-    place.good("install --cc pace");
-    assert!(run("pace") && !run("copa"));
+    let flow = |ended: &Outcome| -> Value { serde_json::from_str(&ended.stdout).unwrap() };
+
+    let missing = format!("this kernel has no `{}`", place.name);
+    run("--driver native").complains(1, &missing);
+    assert_eq!(flow(&run("")).pointer("/driver"), Some(&json!("gate")));
+    place.good("install --cc pace:empty=2%");
+    for options in ["", "--driver native", "--cc pace:empty=2% -v"] {
+        let ended = run(options);
+        let flow = flow(&ended);
+        assert_eq!((&flow["driver"], &flow["driver_reason"]), (&json!("native"), &Value::Null));
+        assert_eq!(flow["cc"], "pace:empty=2%");
+        assert_eq!((&flow["tcp_cc"], &flow["outcome"]), (&json!(place.name), &json!("finished")));
+        let bytes = (&flow["sent_bytes"], &flow["acked_bytes"]);
+        assert_eq!(bytes, (&json!(100_000), &json!(100_000)));
+        assert!(flow["min_rtt_ms"].as_f64() > Some(0.0), "{flow}");
+        let schema = include_str!("../../../../docs/reference/schemas/connections.json");
+        jsonschema::validate(&serde_json::from_str(schema).unwrap(), &flow).unwrap();
+        let says = format!("driver native: `{}`", place.name);
+        assert_eq!(ended.stderr.contains(&says), options.ends_with("-v"), "{}", ended.stderr);
+    }
+    for (options, why) in [
+        ("--cc pace:empty=1%", "it is pace:empty=2%, and not pace:empty=1%"),
+        ("--events events.jsonl", "--events needs the controller in this process"),
+        ("--mdi-samples samples.csv", "--mdi-samples needs the controller in this process"),
+    ] {
+        let ended = run(options);
+        assert_eq!(flow(&ended)["driver"], "gate");
+        assert!(ended.stderr.contains(&format!("is not used: {why}")), "{}", ended.stderr);
+        run(&format!("--driver native {options}")).complains(1, why);
+    }
+    run("--driver native --share").complains(2, "--share needs --driver gate");
     place.good("remove --cc pace");
-    assert!(!run("pace"));
+}
+
+/// A server that reads all that comes.
+fn sink() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for connection in listener.incoming() {
+            thread::spawn(move || io::copy(&mut connection.unwrap(), &mut io::sink()));
+        }
+    });
+    address
+}
+
+/// Those of a proxy, which has their sockets itself, and what it does when the controller goes.
+#[test]
+fn connections_of_a_proxy_are_left_to_the_controller_in_the_kernel() {
+    let Some(mut place) = Place::new() else { return };
+    let driver = place.name.clone();
+    place.name = format!("{driver}_pace");
+    place.good("install --cc pace --everyone");
+    let said = place.folder.path("said");
+    let options = format!(
+        "proxy --listen 127.0.0.1:0 --to {} --control upstream --driver-name {driver} --json flows",
+        sink()
+    );
+    let mut command = place.folder.command(options.split(' '));
+    let child = command.stderr(File::create(&said).unwrap()).spawn().unwrap();
+    let proxy = Ended(child);
+    let text = || fs::read_to_string(&said).unwrap();
+    eventually("it listens", || text().contains("waiting at "));
+    let address = text().split_once("waiting at ").unwrap().1.lines().next().unwrap().to_owned();
+    let send = |nth: usize| {
+        let mut client = TcpStream::connect(&address).unwrap();
+        client.write_all(&[7; 50_000]).unwrap();
+        drop(client);
+        let flows = || String::from_utf8(place.folder.read("flows")).unwrap_or_default();
+        eventually("it is written", || flows().lines().count() == nth);
+        serde_json::from_str::<Value>(flows().lines().last().unwrap()).unwrap()
+    };
+    let first = send(1);
+    assert_eq!((&first["driver"], &first["tcp_cc"]), (&json!("native"), &json!(place.name)));
+    assert_eq!((&first["acked_bytes"], &first["direction"]), (&json!(50_000), &json!("out")));
+    place.good("remove --cc pace");
+    let second = send(2);
+    assert_eq!((&second["driver"], &second["acked_bytes"]), (&json!("gate"), &json!(50_000)));
+    let reason = second["driver_reason"].as_str().unwrap();
+    assert!(reason.starts_with("the kernel did not take the connection: "), "{reason}");
+    drop(proxy);
+}
+
+/// Is killed when the test is over.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Without `--now` they keep to it, and `remove --now` finds them later, too.

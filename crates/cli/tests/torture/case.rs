@@ -11,6 +11,8 @@ pub(crate) enum Subject {
     Run,
     Proxy,
     Attach,
+    /// A controller in the kernel by itself, and `kernel watch`.
+    Native,
     Link,
     Send,
     /// `send` and `recv` inside QUIC.
@@ -48,6 +50,9 @@ pub(crate) enum Fault {
     AddressChange,
     /// Nothing reads what the command prints, of which there is a lot.
     UnreadOutput,
+    /// The controller is replaced, removed and installed under its connections, some of it by commands that
+    /// are killed.
+    Exchanged,
     /// Connections share a window, and 30 of the clients' address read nothing.
     StalledMembers,
 }
@@ -102,7 +107,11 @@ impl Case {
         let mut random = Random::seeded(seed, 0);
         let moment = Duration::from_millis(100 + random.below(1500));
         let lasts = Duration::from_secs([1, 2, 10][random.below(3) as usize]);
-        let controller = CONTROLLERS[random.below(CONTROLLERS.len() as u64) as usize];
+        let controllers: &[&str] = match subject {
+            Subject::Native => &["pace", "copa"],
+            _ => &CONTROLLERS,
+        };
+        let controller = controllers[random.below(controllers.len() as u64) as usize];
         // With less they do not begin: what `attach` has in the kernel counts, and the program of `run`.
         let least = if matches!(subject, Subject::Attach | Subject::Run) { 20 } else { 8 };
         let memory = least + random.below(65 - least);
@@ -113,7 +122,7 @@ impl Case {
     /// Whether a transfer may fail with an error.
     pub(crate) fn may_cut(&self) -> bool {
         match self.fault {
-            Kill(Command) => self.subject != Subject::Attach,
+            Kill(Command) => !matches!(self.subject, Subject::Attach | Subject::Native),
             Kill(Server | Client) | Fault::AddressChange => true,
             Fault::LittleMemory | Fault::FullDisk => self.subject.is_transfer() || self.may_end(),
             // The packets of the native transport have one size, and its flows give up in the end.
@@ -162,6 +171,7 @@ fn pairs() -> Vec<(Subject, Fault)> {
         Subject::Run,
         Subject::Proxy,
         Subject::Attach,
+        Subject::Native,
         Subject::Link,
         Subject::Send,
         Subject::Quic,
@@ -174,6 +184,9 @@ fn pairs() -> Vec<(Subject, Fault)> {
         }
         if subject != Subject::Link {
             pairs.extend([(subject, Fault::AddressChange), (subject, Fault::UnreadOutput)]);
+        }
+        if subject == Subject::Native {
+            pairs.push((subject, Fault::Exchanged));
         }
         if matches!(subject, Subject::Run | Subject::Proxy) {
             pairs.push((subject, Fault::StalledMembers));
@@ -189,6 +202,7 @@ impl Subject {
             Self::Run => "run",
             Self::Proxy => "proxy",
             Self::Attach => "attach",
+            Self::Native => "kernel install --cc",
             Self::Link => "link",
             Self::Send => "send/recv",
             Self::Quic => "send/recv --quic",
@@ -225,6 +239,7 @@ impl Display for Fault {
             Self::Impaired => out.write_str("reordered, twice, damaged"),
             Self::AddressChange => out.write_str("other address"),
             Self::UnreadOutput => out.write_str("output unread"),
+            Self::Exchanged => out.write_str("replaced and removed"),
             Self::StalledMembers => out.write_str("30 stalled in a shared window"),
         }
     }

@@ -141,6 +141,12 @@ impl Ground {
         names.filter(|name| name.starts_with(&self.driver())).collect()
     }
 
+    /// Whether a congestion control has the name of this case's driver.
+    pub(crate) fn is_registered(&self) -> bool {
+        let names = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+        names.unwrap_or_default().split_whitespace().any(|name| name == self.driver())
+    }
+
     /// The name of a driver that belongs to this case alone.
     pub(crate) fn driver(&self) -> String {
         self.name.replace('-', "_")

@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+use cellpace_base::Random;
 
 use super::case::{Case, Fault, Role, Subject};
 use super::ground::{CABLE, Ended, FAR, Ground, NEAR, OTHER, PATIENCE, Process, Side, signal};
@@ -140,7 +143,7 @@ impl Scene {
             _ => {}
         }
         if self.case.subject.is_transfer() {
-            let mut random = cellpace_base::Random::seeded(self.case.seed, 1);
+            let mut random = Random::seeded(self.case.seed, 1);
             let bytes: Vec<u8> = (0..FILE_BYTES).map(|_| random.bits() as u8).collect();
             self.ground.folder.write("original", bytes);
         }
@@ -151,6 +154,9 @@ impl Scene {
                 return Err(format!("no kernel driver: {}", outcome.stderr.trim()));
             }
         }
+        if self.case.subject == Subject::Native {
+            self.install_native().map_err(|why| format!("no controller in the kernel: {why}"))?;
+        }
         Ok(())
     }
 
@@ -158,7 +164,7 @@ impl Scene {
         match self.case.subject {
             Subject::Run | Subject::Send | Subject::Quic => self.start_command(),
             Subject::Link => self.start_server(),
-            Subject::Proxy | Subject::Attach => {
+            Subject::Proxy | Subject::Attach | Subject::Native => {
                 self.start_server();
                 self.start_command();
             }
@@ -204,6 +210,10 @@ impl Scene {
             Subject::Attach => {
                 let name = self.ground.driver();
                 (format!("attach --name {name} --in 9000 --cc {cc} {files}"), "attached to")
+            }
+            Subject::Native => {
+                let name = self.ground.driver();
+                (format!("kernel watch --cc {cc} --name {name} --every 20ms {json}"), "")
             }
             Subject::Send | Subject::Quic => {
                 self.receivers += 1;
@@ -337,11 +347,53 @@ impl Scene {
                 }
             }
             Fault::StalledMembers => self.stall(),
+            Fault::Exchanged => self.exchange(),
             Fault::FullDisk
             | Fault::FewDescriptors
             | Fault::LittleMemory
             | Fault::Impaired
             | Fault::UnreadOutput => {}
+        }
+    }
+
+    /// `cellpace kernel` for the case's controller, whose default is that of the near side.
+    fn native(&self, words: &str) -> Command {
+        let namespace = format!("--net=/run/netns/{}", self.ground.namespace(Side::Near));
+        let mut command = Command::new("nsenter");
+        command.args([&namespace, CELLPACE, "kernel"]).args(words.split(' '));
+        command.args(["--name", &self.ground.driver()]);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command
+    }
+
+    fn install_native(&self) -> Result<(), String> {
+        let install = format!("install --cc {} --default --everyone", self.case.controller);
+        let output = self.native(&install).output().map_err(|error| error.to_string())?;
+        let errors = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        if output.status.success() { Ok(()) } else { Err(errors) }
+    }
+
+    fn exchange(&mut self) {
+        let mut random = Random::seeded(self.case.seed, 2);
+        let until = Instant::now() + self.case.lasts;
+        let cc = self.case.controller;
+        while Instant::now() < until {
+            let parameter = if cc == "pace" { "empty=2%" } else { "delta=0.3" };
+            let words = match random.below(5) {
+                0 => format!("remove --cc {cc}"),
+                1 => format!("remove --cc {cc} --now"),
+                2 => format!("install --cc {cc}:{parameter} --everyone"),
+                _ => format!("install --cc {cc} --default --everyone"),
+            };
+            let mut child = self.native(&words).stderr(Stdio::null()).spawn().unwrap();
+            if random.below(2) == 0 {
+                sleep(Duration::from_millis(random.below(100)));
+                let _ = child.kill();
+            }
+            child.wait().unwrap();
+        }
+        if let Err(why) = self.install_native() {
+            self.failures.push(format!("it cannot be installed any more: {why}"));
         }
     }
 
@@ -542,6 +594,18 @@ impl Scene {
                 self.failures.push(format!("the driver cannot be removed: {}", removed.stderr));
             }
             self.failures.extend(self.ground.pins().into_iter().map(|pin| format!("left: {pin}")));
+        }
+        if self.case.subject == Subject::Native {
+            let words = format!("remove --cc {} --now", self.case.controller);
+            let removed = self.native(&words).output().unwrap();
+            if !removed.status.success() {
+                let errors = String::from_utf8_lossy(&removed.stderr).into_owned();
+                self.failures.push(format!("the controller cannot be removed: {errors}"));
+            }
+            self.failures.extend(self.ground.pins().into_iter().map(|pin| format!("left: {pin}")));
+            if self.ground.is_registered() {
+                self.failures.push("left: the congestion control".to_owned());
+            }
         }
         let left = self.ground.left();
         self.failures.extend(left.into_iter().map(|what| format!("left: {what}")));

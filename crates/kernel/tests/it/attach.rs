@@ -67,8 +67,7 @@ impl Place {
     fn attach(&self, kernel: &Kernel) -> Attachment {
         let options = AttachOptions {
             name: &self.name,
-            slot: kernel.slot() as u32,
-            owner: kernel.owner(),
+            slot: Some((kernel.slot() as u32, kernel.owner())),
             accepted: &[(NAMED, NAMED), RANGE],
             opened: &[(OPENED, OPENED)],
         };
@@ -367,7 +366,7 @@ fn connections_that_nobody_reads_of_stay_plain_and_are_counted() {
 #[test]
 fn without_a_driver_or_a_cgroup_nothing_is_attached() {
     let options =
-        |name| AttachOptions { name, slot: 0, owner: 1, accepted: &[(1, 1)], opened: &[] };
+        |name| AttachOptions { name, slot: Some((0, 1)), accepted: &[(1, 1)], opened: &[] };
     let error = Attachment::new(Path::new("/proc"), &options("cp_nobody")).unwrap_err();
     assert!(matches!(error, AttachError::Cgroup(_)), "{error}");
     let Ok(root) = cgroup::root() else {

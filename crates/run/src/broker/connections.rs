@@ -163,7 +163,7 @@ impl Connections {
 
     /// Who has the socket that a process sent us, as far as the kernel driver wants to know it.
     pub(super) fn owner(&mut self, process: Option<Pid>, descriptor: u32) -> SocketOwner {
-        let process = process.filter(|_| self.control.uses_kernel_driver());
+        let process = process.filter(|_| self.control.stays_in_kernel());
         let remote = process.and_then(|process| self.remote_socket(process, descriptor));
         remote.map_or(SocketOwner::Unknown, SocketOwner::Remote)
     }

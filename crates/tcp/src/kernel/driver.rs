@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
@@ -94,13 +94,7 @@ impl KernelDriver {
         self.check_running()?;
         let socket = socket.as_fd();
         let info = TcpInfo::of(socket).map_err(TcpError::NotTcp)?;
-        let address = |address: io::Result<socket2::SockAddr>| {
-            let address = address.map(|address| address.as_socket());
-            let none = || io::ErrorKind::Unsupported.into();
-            address.and_then(|address| address.ok_or_else(none)).map_err(TcpError::NotTcp)
-        };
-        let local = address(socket2::SockRef::from(&socket).local_addr())?;
-        let peer = address(socket2::SockRef::from(&socket).peer_addr())?;
+        let (local, peer) = addresses(socket)?;
         let cookie = cellpace_kernel::select_named(socket, &self.name)
             .map_err(|source| TcpError::Setup { what: "TCP_CONGESTION", source })?;
         let connection = KernelConnection {
@@ -212,6 +206,17 @@ impl KernelDriver {
     }
 }
 
+/// Both addresses of a connected TCP socket.
+pub(super) fn addresses(socket: BorrowedFd<'_>) -> Result<(SocketAddr, SocketAddr), TcpError> {
+    let address = |address: io::Result<socket2::SockAddr>| {
+        let address = address.map(|address| address.as_socket());
+        let none = || io::ErrorKind::Unsupported.into();
+        address.and_then(|address| address.ok_or_else(none)).map_err(TcpError::NotTcp)
+    };
+    let socket = socket2::SockRef::from(&socket);
+    Ok((address(socket.local_addr())?, address(socket.peer_addr())?))
+}
+
 /// What serves a flow: its socket, and the thread.
 struct KernelFlowServer {
     socket: Arc<KernelSocket>,
@@ -224,7 +229,7 @@ impl FlowServer for KernelFlowServer {
     }
 
     fn refresh(&self, _: &Arc<SharedFlow>) {
-        self.inbox.command(DriverCommand::Publish(self.socket.cookie));
+        self.inbox.command(DriverCommand::Publish(self.socket.cookie()));
     }
 }
 

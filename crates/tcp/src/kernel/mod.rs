@@ -1,12 +1,18 @@
-//! The kernel driver: windows go into the kernel, acks come out, and the data stay there.
+//! Connections whose data stay in the kernel: under the kernel driver windows go in and acks come out; a
+//! controller that the kernel has by itself needs neither.
 
 mod batching;
 mod driver;
 mod flow;
+mod holder;
+mod native;
 mod remote_socket;
+mod sock_diag;
 mod socket;
 mod thread;
 
 pub use driver::{KernelConnection, KernelDriver};
+pub use holder::KernelHolder;
+pub use native::NativeDriver;
 pub use remote_socket::RemoteSocket;
 pub use socket::SocketOwner;

@@ -1,13 +1,12 @@
 //! A socket that the kernel driver holds, and where a program has it.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use cellpace_os::netlink::{Netlink, NetlinkRequest};
 
 use crate::flow::{FlowOutcome, SharedFlow};
 use crate::kernel::remote_socket::RemoteSocket;
+use crate::kernel::sock_diag::SocketName;
 
 /// Which process has a socket that the kernel driver is to control, and continues to read and write it.
 #[derive(Debug)]
@@ -23,9 +22,7 @@ pub enum SocketOwner {
 /// A socket that the kernel driver holds, as the driver's thread and the flow's handles share it.
 #[derive(Debug)]
 pub(crate) struct KernelSocket {
-    pub(crate) cookie: u64,
-    local: SocketAddr,
-    peer: SocketAddr,
+    pub(crate) name: SocketName,
     remote: Mutex<Option<RemoteSocket>>,
 }
 
@@ -36,7 +33,11 @@ impl KernelSocket {
         peer: SocketAddr,
         remote: Option<RemoteSocket>,
     ) -> Self {
-        Self { cookie, local, peer, remote: Mutex::new(remote) }
+        Self { name: SocketName { cookie, local, peer }, remote: Mutex::new(remote) }
+    }
+
+    pub(crate) fn cookie(&self) -> u64 {
+        self.name.cookie
     }
 
     /// Where a program has the socket, where that is known.
@@ -47,10 +48,10 @@ impl KernelSocket {
 
     fn reset(&self) -> io::Result<()> {
         let remote = self.remote().clone();
-        match remote.map(|remote| remote.reset(self.cookie)) {
+        match remote.map(|remote| remote.reset(self.cookie())) {
             Some(Ok(())) => Ok(()),
             // No descriptor is in reach. With CAP_NET_ADMIN the kernel does it by name.
-            _ => destroy(self.cookie, self.local, self.peer),
+            _ => self.name.destroy(),
         }
     }
 
@@ -70,37 +71,6 @@ impl KernelSocket {
             Err(error) => Err(error),
         }
     }
-}
-
-/// Has the kernel reset a connection of this network namespace (`SOCK_DESTROY`, sock_diag(7)).
-fn destroy(cookie: u64, local: SocketAddr, peer: SocketAddr) -> io::Result<()> {
-    const SOCK_DESTROY: u16 = 21;
-    // struct inet_diag_req_v2: family, protocol, extensions, padding, states, and the socket.
-    let family = if local.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET };
-    let mut request = vec![family as u8, libc::IPPROTO_TCP as u8, 0, 0];
-    request.extend(u32::MAX.to_ne_bytes());
-    for address in [local, peer] {
-        request.extend(address.port().to_be_bytes());
-    }
-    for address in [local, peer] {
-        request.extend(octets(address.ip()));
-    }
-    // Any device.
-    request.extend(0_u32.to_ne_bytes());
-    // The lower half of the cookie comes first.
-    request.extend((cookie as u32).to_ne_bytes());
-    request.extend(((cookie >> 32) as u32).to_ne_bytes());
-    Netlink::open_sock_diag()?.request(NetlinkRequest::new(SOCK_DESTROY, libc::NLM_F_ACK, &request))
-}
-
-/// An address in the sixteen bytes of `inet_diag_sockid`.
-fn octets(ip: IpAddr) -> [u8; 16] {
-    let mut octets = [0; 16];
-    match ip {
-        IpAddr::V4(ip) => octets[..4].copy_from_slice(&ip.octets()),
-        IpAddr::V6(ip) => octets = ip.octets(),
-    }
-    octets
 }
 
 #[cfg(test)]

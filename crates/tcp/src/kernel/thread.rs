@@ -197,7 +197,7 @@ impl DriverThread {
 
     fn add(&mut self, new: NewKernelFlow) {
         let NewKernelFlow { mut flow, socket, shared, kept, may_be_over } = new;
-        let cookie = socket.cookie;
+        let cookie = socket.cookie();
         // The end of a connection that closed before this is not reported any more: without this
         // question its flow would stay for ever.
         if may_be_over
@@ -354,7 +354,7 @@ impl KernelFlowSlot {
         let mut remote = self.socket.remote();
         let Some(known) = &*remote else { return };
         let time = now();
-        match known.kick(self.socket.cookie) {
+        match known.kick(self.socket.cookie()) {
             Ok(left) => self.flow.on_kicked(time, left),
             Err(_) => {
                 *remote = None;

@@ -87,6 +87,14 @@ impl CongestionControlName {
         Self(name)
     }
 
+    /// With a name, cut at what the kernel's may have.
+    pub(crate) fn named(name: &str) -> Self {
+        let mut bytes = [0; 16];
+        let length = name.len().min(bytes.len());
+        bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
+        Self(bytes)
+    }
+
     /// The name; `None` where it is not known.
     pub fn as_str(&self) -> Option<&str> {
         let length = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
