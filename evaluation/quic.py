@@ -54,13 +54,11 @@ def own(trace, library, cc):
 
 
 def recorded():
+    """What QUIC has of native throughput and median delay, least and most, and how late the timers of the links were."""
     document = json.loads(RECORDED.read_text())
-    rows = []
-    for row in document["parity"]:
-        native, quic = row["send"], row["quic"]
-        rows.append([row["trace"], f"`{row['cc']}`", *("{:.2f}, {:.1f} / {:.0f}".format(*cell) for cell in (native, quic)),
-                     f"{100 * (quic[0] / native[0] - 1):+.1f} %", f"{100 * (quic[1] / native[1] - 1):+.0f} %"])
-    return table(["trace", "controller", "`send`", "`send --quic`", "throughput", "median"], rows), document["late_us"]
+    rates, medians = ([100 * (row["quic"][at] / row["send"][at] - 1) for row in document["parity"]] for at in (0, 1))
+    return (f"{min(rates):+.1f} to {max(rates):+.1f} % of throughput, {min(medians):+.0f} to {max(medians):+.0f} % of the median delay",
+            document["late_us"])
 
 
 def tables():
