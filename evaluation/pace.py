@@ -23,7 +23,7 @@ PACKET_BITS = 12000
 def tables():
     found = {"pace-constant": constant(), "pace-convergence": convergence(), "pace-sharing": sharing(),
              "pace-beside": beside(), "pace-short": short_flows(), "pace-moving": moving(), "pace-drawn": drawn(),
-             "pace-neighbours": neighbours(), "pace-stacks": stacks()}
+             "pace-left": left(), "pace-neighbours": neighbours(), "pace-stacks": stacks()}
     return found | ({"pace-markov": markov()} if TRACES else {})
 
 
@@ -148,16 +148,20 @@ SHARED = [("constant:12mbit", "40ms"), ("constant:100mbit", "40ms"), ("lte-drivi
 
 
 def stacks():
-    """Utilization and p95 of one flow over a base RTT that moves, and Jain's index of two, with the simulator's sender and in libraries."""
+    """In libraries, least and most: utilization and p95 of one flow over a base RTT that moves, beside the simulator's sender, and
+    Jain's index of two flows."""
     chosen = [word for stack in STACKS for word in ("--stack", stack)]
-    rows = []
-    for trace, rtt in WANDERING:
-        runs = compare([trace], [OURS], *chosen, "--rtt", rtt, "--duration", "60s")["runs"]
-        rows.append([f"{trace}, {rtt}", *(f"{100 * run['utilization']:.0f} % / {p95(run):.0f} ms" for run in runs)])
-    for trace, rtt in SHARED:
-        runs = compare([trace], [OURS], *chosen, "--rtt", rtt, "--flows", "2", "--skip", "20s", "--duration", "60s")["runs"]
-        rows.append([f"two on {trace}", *(f"Jain {jain(rates(run)):.2f}, {p95(run):.0f} ms" for run in runs)])
-    return table(["path", "simulator", "noq", "quinn"], rows)
+    moved = [compare([trace], [OURS], *chosen, "--rtt", rtt, "--duration", "60s")["runs"] for trace, rtt in WANDERING]
+    shared = [compare([trace], [OURS], *chosen, "--rtt", rtt, "--flows", "2", "--skip", "20s", "--duration", "60s")["runs"]
+              for trace, rtt in SHARED]
+    texts = []
+    for at, stack in enumerate(STACKS[1:], 1):
+        points = [100 * (runs[at]["utilization"] - runs[0]["utilization"]) for runs in moved]
+        delays = [p95(runs[at]) - p95(runs[0]) for runs in moved]
+        indices = [jain(rates(runs[at])) for runs in shared]
+        texts.append(f"in {stack} {min(points):+.0f} to {max(points):+.0f} points of utilization, {min(delays):+.0f} to {max(delays):+.0f} ms "
+                     f"of p95, Jain's index {min(indices):.2f} to {max(indices):.2f}")
+    return "; ".join(texts)
 
 
 # Beside others, over rates, RTTs and buffers ------------------------------------------------------------
@@ -293,15 +297,16 @@ def beside():
             asked = None if (other, name) == ("cubic", "2 MB") else "0.33 to 3"
             rows.append((f"`{other}`, {name}", asked,
                          {cc: of_starts(share(cc), lambda share: 0.33 <= share <= 3) for cc in CCS}))
-    for other in ("cubic", "bbr"):
-        for name in ("1 BDP", "5 BDP"):
-            def left(cc):
-                return lambda start: p95(run(flow(cc) + flow(other, f'start = "{start}s"', 'stop = "30s"'),
-                                             queue=BUFFERS[name], skip=35, start=start))
-
-            rows.append((f"p95 in ms, from 5 s after `{other}` left {name}", "5",
-                         {cc: of_starts(left(cc), lambda delay: delay <= 5, digits=0) for cc in CCS}))
     return verdicts("beside", rows)
+
+
+def left():
+    """The longest p95 from 5 s after a rival has left, over both rivals, 1 and 5 BDP and all starts."""
+    def longest(cc):
+        return max(p95(run(flow(cc) + flow(other, f'start = "{start}s"', 'stop = "30s"'), queue=BUFFERS[name], skip=35, start=start))
+                   for other in ("cubic", "bbr") for name in ("1 BDP", "5 BDP") for start in STARTS)
+
+    return ", ".join(f"`{cc}` {longest(cc):.0f} ms" for cc in CCS)
 
 
 # Short transfers ----------------------------------------------------------------------------------------
