@@ -5,13 +5,13 @@ mod inputs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use cellpace_report::{Document, csv, indented, page, page_with_index};
+use cellpace_report::{Document, ResultDifference, csv, indented, page, page_with_index};
 use clap::Args;
 
 use self::inputs::inputs;
 pub(crate) use self::inputs::read as read_result;
 use crate::error::CommandError;
-use crate::output::{check_files, complain, keep_inputs, print, write};
+use crate::output::{check_files, complain, is_stdout, keep_inputs, print, write, write_json};
 
 /// Arguments of `cellpace report`.
 #[derive(Debug, Args)]
@@ -19,6 +19,7 @@ use crate::output::{check_files, complain, keep_inputs, print, write};
   cellpace compare --cc verus --cc cubic --json result.json
   cellpace report result.json -o result.html
   cellpace report result.json --csv -          # the figures as a table
+  cellpace report result.json --diff           # Cubic instead of Verus: by how much, how certainly
 
 Results of one kind stand side by side, for example two runs of `cellpace run`; results of several
 kinds one after the other. Of a folder all results are taken, also those of folders in it.")]
@@ -27,17 +28,21 @@ pub(crate) struct ReportArgs {
     #[arg(value_name = "FILE", required = true)]
     results: Vec<PathBuf>,
     /// The page to write, one file that works offline (`-`: standard output)
-    #[arg(short, long, value_name = "FILE.html", required_unless_present_any = ["csv", "json", "text"])]
+    #[arg(short, long, value_name = "FILE.html", required_unless_present_any = ["csv", "json", "text", "diff"])]
     output: Option<PathBuf>,
     /// Write the figures as CSV, a row for each run and flow (`-`: standard output)
     #[arg(long, value_name = "FILE.csv")]
     csv: Option<PathBuf>,
-    /// Write what the records of an experiment say as JSON (`-`: standard output)
+    /// Write a difference, or what the records of an experiment say, as JSON (`-`: standard output)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Print facts, tables and sentences; not of comparisons, whose commands do
     #[arg(long)]
     text: bool,
+    /// Compare two results, the second with the first, or the two controllers of one: differences with intervals of 95 %
+    /// where there are several seeds or connections
+    #[arg(long, conflicts_with_all = ["csv", "text"])]
+    diff: bool,
 }
 
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
@@ -50,6 +55,9 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     keep_inputs(&files, args.results.iter().map(PathBuf::as_path))?;
     let inputs = inputs(&args.results)?;
     let documents = &inputs.documents;
+    if args.diff {
+        return difference(args, documents);
+    }
     // Made before anything is written: where something is wrong, nothing is.
     let page = args.output.as_ref().map(|_| match inputs.has_folder {
         true => page_with_index(documents, &inputs.left_out),
@@ -75,6 +83,18 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, CommandError> {
     }
     if let Some(text) = &text {
         print(text)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn difference(args: &ReportArgs, documents: &[Document]) -> Result<ExitCode, CommandError> {
+    let difference = ResultDifference::of(documents).map_err(CommandError::usage)?;
+    if let Some(path) = &args.output {
+        write(path, &difference.page())?;
+    }
+    let is_free = write_json(args.json.as_deref(), || indented(&difference))?;
+    if is_free && !args.output.as_deref().is_some_and(is_stdout) {
+        print(&difference.text())?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -141,7 +141,7 @@ pub(crate) struct VideoCells {
 }
 
 impl VideoCells {
-    fn of<'a>(runs: impl Iterator<Item = &'a Run>) -> Option<Self> {
+    pub(crate) fn of<'a>(runs: impl Iterator<Item = &'a Run>) -> Option<Self> {
         let flows = runs.flat_map(|run| &run.figures.per_flow);
         let videos: Vec<&VideoFigures> = flows.filter_map(|flow| flow.video.as_ref()).collect();
         let of = |figure: fn(&VideoFigures) -> f64| {
@@ -335,7 +335,7 @@ pub(crate) fn queue_delay(run: &Run) -> Summary {
 }
 
 /// Of the packets that left the link or were dropped, those that were dropped.
-fn lost_percent(run: &Run) -> f64 {
+pub(crate) fn lost_percent(run: &Run) -> f64 {
     let all = run.figures.packets + run.figures.lost;
     if all > 0 { 100.0 * run.figures.lost as f64 / all as f64 } else { 0.0 }
 }

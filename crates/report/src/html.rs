@@ -7,6 +7,7 @@ use cellpace_base::utc_text;
 
 use serde::Serialize;
 
+use crate::difference::ResultDifference;
 use crate::document::Document;
 use crate::escape::escape;
 use crate::groups::controllers;
@@ -70,6 +71,16 @@ pub fn page_with_index(
 ) -> Result<String, ReportError> {
     let index = Some(Index::of(documents, left_out));
     Ok(Whole { index, ..whole(documents)? }.html())
+}
+
+impl ResultDifference {
+    /// The difference as a page, as [`page`] makes them.
+    pub fn page(&self) -> String {
+        let sections = vec![self.section().clone()];
+        let kinds = vec!["difference".to_owned()];
+        let (comparison, index, is_fronted) = (None, None, false);
+        Whole { comparison, sections, results: 1, kinds, is_fronted, index }.html()
+    }
 }
 
 fn whole(documents: &[Document]) -> Result<Whole, ReportError> {

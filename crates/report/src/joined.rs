@@ -10,7 +10,7 @@ pub(crate) fn side_by_side(sections: Vec<(String, Section)>) -> Section {
     let results = distinct(sections.iter().map(|(name, _)| name.clone()));
     let titles = distinct(sections.iter().map(|(_, section)| section.title.clone()));
     let sentences: Vec<String> = sections.iter().filter_map(named_sentence).collect();
-    let facts = facts(&sections);
+    let facts = listed_facts(sections.iter().map(|(_, section)| section.facts.clone()));
     let count = sections.len();
     let mut sections = sections.into_iter();
     let Some((first_name, first)) = sections.next() else { return Section::default() };
@@ -29,7 +29,7 @@ pub(crate) fn side_by_side(sections: Vec<(String, Section)>) -> Section {
 }
 
 /// Each text once.
-fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
+pub(crate) fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
     let mut known: Vec<String> = Vec::new();
     for text in texts {
         if !known.contains(&text) {
@@ -102,13 +102,15 @@ fn listed(texts: &[String]) -> String {
 }
 
 /// The conditions of all: each name once, with its different values.
-fn facts(sections: &[(String, Section)]) -> Vec<(String, String)> {
-    let all = || sections.iter().flat_map(|(_, section)| &section.facts);
+pub(crate) fn listed_facts(
+    facts: impl Iterator<Item = Vec<(String, String)>>,
+) -> Vec<(String, String)> {
+    let all: Vec<(String, String)> = facts.flatten().collect();
     let values = |wanted: &str| {
-        let own = all().filter(|(name, _)| name == wanted);
+        let own = all.iter().filter(|(name, _)| name == wanted);
         listed(&distinct(own.map(|(_, value)| value.clone())))
     };
-    let names = distinct(all().map(|(name, _)| name.clone()));
+    let names = distinct(all.iter().map(|(name, _)| name.clone()));
     names.into_iter().map(|name| (name.clone(), values(&name))).collect()
 }
 

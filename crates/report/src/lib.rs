@@ -6,6 +6,7 @@ mod atomic;
 mod comparisons;
 mod conformance;
 mod csv;
+mod difference;
 mod document;
 mod error;
 mod escape;
@@ -51,6 +52,7 @@ pub use conformance::{
     ConformanceScenario, ConformanceVerdict,
 };
 pub use csv::csv;
+pub use difference::{DIFFERENCE_SCHEMA, FigureDifference, ResultDifference};
 pub use document::Document;
 pub use error::ReportError;
 pub use heatmap::{Heatmap, HeatmapAxis, HeatmapCell};

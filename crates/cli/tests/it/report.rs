@@ -58,6 +58,35 @@ fn results_stand_side_by_side_under_the_names_of_their_files() {
 }
 
 #[test]
+fn a_difference_is_one_sentence_in_terminal_page_and_json() {
+    let folder = Folder::new();
+    let compare = "compare --trace constant:5mbit --loss 1% --duration 4s --repeat 3";
+    folder.good(&format!("{compare} --cc verus --cc cubic --json both.json"));
+    let printed = folder.good("report both.json --diff -o d.html --json d.json");
+    let json: serde_json::Value = serde_json::from_str(&text(&folder, "d.json")).unwrap();
+    let sentence = json["sentence"].as_str().unwrap();
+    assert!(sentence.starts_with("cubic instead of verus: median RTT "), "{sentence}");
+    assert!(sentence.contains(", 95 %: "), "{sentence}");
+    assert_eq!(printed.lines().last(), Some(sentence));
+    let page = text(&folder, "d.html");
+    assert!(page.contains(&format!("<p id=\"sentence\">{sentence}</p>")));
+    assert_eq!(title(&page), "constant:5mbit: cubic instead of verus");
+    assert_eq!(json["values"], serde_json::json!([3, 3]));
+    // The same of two files, the other way round.
+    for (cc, file) in [("cubic", "a.json"), ("verus", "b.json")] {
+        folder.good(&format!("{compare} --cc {cc} --json {file}"));
+    }
+    let other: serde_json::Value =
+        serde_json::from_str(&folder.good("report a.json b.json --diff --json -")).unwrap();
+    let [one, back] = [&json, &other].map(|json| json["figures"][0]["difference"].as_f64());
+    assert!((one.unwrap() + back.unwrap()).abs() < 1e-9, "{one:?} {back:?}");
+    assert!(folder.good("report a.json b.json --diff -o -").starts_with("<!doctype html>"));
+    folder.refused("report a.json --diff", "two controllers, and it is of 1");
+    folder.refused("report a.json a.json b.json --diff", "of one or two results");
+    folder.refused("report both.json --diff --csv a.csv", "cannot be used with");
+}
+
+#[test]
 fn standard_input_and_output_are_dashes() {
     let folder = Folder::new();
     let json = folder.good(&format!("{COMPARE} --json -"));

@@ -5,6 +5,8 @@ use serde::Deserialize;
 use crate::number::{bytes, short, time};
 use crate::section::{Chart, Line, MadeBy, PageTable, Section};
 
+use super::connection_samples::{ConnectionSamples, SampledFigure};
+
 /// One connection. What a command does not know is left out.
 #[derive(Deserialize)]
 pub(crate) struct LoggedConnection {
@@ -67,6 +69,33 @@ pub(crate) fn section(command: &str, connections: &[LoggedConnection]) -> Sectio
             seeds: None,
         },
         ..Section::default()
+    }
+}
+
+/// What is compared with another result.
+pub(crate) fn samples(connections: &[LoggedConnection]) -> ConnectionSamples {
+    let figure = |names, is_better_high, of: fn(&LoggedConnection) -> Option<f64>| {
+        SampledFigure::new(names, is_better_high, connections.iter().map(of))
+    };
+    let section = section("", connections);
+    ConnectionSamples {
+        ccs: distinct(connections, |connection| &connection.cc)
+            .into_iter()
+            .map(str::to_owned)
+            .collect(),
+        command: section.made_by.command,
+        facts: section.facts,
+        figures: vec![
+            figure(("rtt_ms", "median RTT", "ms"), false, |c| c.rtt_ms),
+            figure(("rate_mbps", "median rate", "Mbit/s"), true, |c| Some(c.mbps())),
+            figure(("min_rtt_ms", "median least RTT", "ms"), false, |c| c.min_rtt_ms),
+            figure(("duration_s", "median duration", "s"), false, |c| Some(c.duration_s)),
+            figure(("retransmissions", "median segments sent again", "a connection"), false, |c| {
+                Some(c.retransmissions as f64)
+            }),
+        ],
+        charts: charts_over_time(connections),
+        of: "connections",
     }
 }
 

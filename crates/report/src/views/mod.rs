@@ -1,6 +1,7 @@
 //! What the page shows of each kind of result.
 
 mod conformance;
+mod connection_samples;
 mod connections;
 mod experiment;
 mod logged_transfers;
@@ -13,6 +14,7 @@ mod transfer;
 use cellpace_experiment::EXPERIMENT_SCHEMA;
 use serde::de::DeserializeOwned;
 
+pub(crate) use self::connection_samples::{ConnectionSamples, SampledFigure};
 pub use self::experiment::experiment_plan_text;
 
 use crate::ReportError;
@@ -56,6 +58,22 @@ pub(crate) fn sections(document: &Document) -> Result<Vec<Section>, ReportError>
             let why = format!("a result of the kind `{other}`, of which there is no page");
             Err(ReportError::document(&document.name, why))
         }
+    }
+}
+
+/// The connections of `document`, to be compared with others; `None` of a kind that has none.
+pub(crate) fn connection_samples(
+    document: &Document,
+) -> Result<Option<ConnectionSamples>, ReportError> {
+    match document.schema.as_str() {
+        "cellpace.run/1" | "cellpace.attach/1" | "cellpace.proxy/1" => {
+            Ok(Some(connections::samples(&document.typed()?)))
+        }
+        "cellpace.transfer/1" => {
+            let results: Vec<transfer::ReportedTransfer> = document.typed()?;
+            Ok(results.first().map(transfer::ReportedTransfer::samples))
+        }
+        _ => Ok(None),
     }
 }
 

@@ -3,8 +3,11 @@
 use cellpace_measure::Summary;
 use serde::Deserialize;
 
+use crate::joined::distinct;
 use crate::number::{bytes, percent, short, time};
 use crate::section::{Chart, Line, MadeBy, PageTable, Section};
+
+use super::connection_samples::{ConnectionSamples, SampledFigure};
 
 #[derive(Deserialize)]
 pub(crate) struct ReportedTransfer {
@@ -77,6 +80,34 @@ impl ReportedTransfer {
                 seeds: Some((self.seed, self.seed)),
             },
             ..Section::default()
+        }
+    }
+
+    /// What is compared with another result.
+    pub(crate) fn samples(&self) -> ConnectionSamples {
+        let figure = |names, is_better_high, of: fn(&FlowResult) -> Option<f64>| {
+            SampledFigure::new(names, is_better_high, self.flows.iter().map(of))
+        };
+        let ccs = self.flows.iter().map(|flow| flow.cc.clone());
+        ConnectionSamples {
+            ccs: distinct(ccs.filter(|cc| !cc.is_empty())),
+            command: self.command.clone(),
+            facts: self.facts(),
+            figures: vec![
+                figure(("queue_delay_p95_ms", "95 % queue delay", "ms"), false, |flow| {
+                    Some(flow.queue_delay_ms?.p95)
+                }),
+                figure(("goodput_mbps", "goodput", "Mbit/s"), true, |flow| Some(flow.goodput_mbps)),
+                figure(("queue_delay_p50_ms", "median queue delay", "ms"), false, |flow| {
+                    Some(flow.queue_delay_ms?.p50)
+                }),
+                figure(("min_rtt_ms", "smallest RTT", "ms"), false, |flow| flow.min_rtt_ms),
+                figure(("lost_packets", "packets lost", "a flow"), false, |flow| {
+                    Some(flow.lost? as f64)
+                }),
+            ],
+            charts: self.charts(),
+            of: "flows",
         }
     }
 

@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 use crate::example;
 use cellpace_measure::InspectedSeries;
 use cellpace_report::{
-    Comparison, Document, Heatmap, HeatmapAxis, HeatmapCell, page, to_json, write_atomically,
+    Comparison, Document, Heatmap, HeatmapAxis, HeatmapCell, ResultDifference, page, to_json,
+    write_atomically,
 };
 use serde_json::Value;
 
@@ -162,6 +163,12 @@ fn sorting_hiding_zooming_and_choosing_work() {
     assert_eq!(log["all"], 5);
 }
 
+/// The page of two controllers, seed by seed.
+fn difference() -> String {
+    let both = Document::read("both.json", to_json(&example::repeated())).unwrap();
+    ResultDifference::of(&[both]).unwrap().page()
+}
+
 /// A page of every kind, by a name.
 fn every_page() -> Vec<(&'static str, String)> {
     let mut traces = example::large("first.down", 3, 1, 60);
@@ -175,6 +182,7 @@ fn every_page() -> Vec<(&'static str, String)> {
         ("traces", html(&traces)),
         ("seeds", html(&example::repeated())),
         ("flows", html(&example::large("shared", 1, 4, 60))),
+        ("difference", difference()),
         ("recv", of(&transfer.replace("\"role\": \"send\"", "\"role\": \"recv\""))),
         ("proxy", of(&run.replace("cellpace.run/1", "cellpace.proxy/1"))),
         ("claims", of(include_str!("browser/claims.json"))),

@@ -11,9 +11,10 @@ use super::pages;
 use super::session::{self, User};
 
 /// Commands that write every document; each writes `NAME` or `NAME-...`, where NAME is a schema's.
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 24] = [
     "cellpace attack --cc vegas --against copa --rate 1mbit..2mbit --budget 24 --json attack.json",
     "cellpace compare --cc verus --cc copa --repeat 2 --duration 5s --json compare-repeat.json",
+    "cellpace report compare-repeat.json --diff --json difference.json",
     "cellpace compare --cc bbr --duration 5s --json compare-one.json --events events.jsonl",
     "printf 'duration=\"9s\"\\n[path.a]\\n[path.b]\\ntrace=\"lte-driving\"\\n[pep]\\ncc=\"copa\"\\n[[flow]]\\ncc=\"bbr\"\\n' >chain.toml && cellpace sim chain.toml --json compare-chain.json",
     "printf 'cc=[\"copa\",{name=\"verus\",r=[2,4]}]\nduration=\"3s\"\nseeds=\"1..2\"\n[[path]]\ntrace=\"lte-driving\"\nflows=2\n' >plan.toml && cellpace sweep plan.toml && cp plan/manifest.json sweep.json",

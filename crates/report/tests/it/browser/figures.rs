@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use cellpace_measure::{FlowFigures, Summary, Transfer, TransferOutcome};
-use cellpace_report::{Comparison, Document, RealTime, RealTimeDirection, Run, page, to_json};
+use cellpace_report::{
+    Comparison, Document, RealTime, RealTimeDirection, ResultDifference, Run, page, to_json,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -71,9 +73,14 @@ impl ReadTable {
 }
 
 impl Browser {
-    /// What the page says, once whatever must hold of every page was checked.
+    /// What the page of these says.
     fn read(&self, name: &str, documents: &[Document]) -> Read {
-        let page = with_script(&page(documents).unwrap(), include_str!("figures.js"));
+        self.read_page(name, &page(documents).unwrap())
+    }
+
+    /// What the page says, once whatever must hold of every page was checked.
+    fn read_page(&self, name: &str, page: &str) -> Read {
+        let page = with_script(page, include_str!("figures.js"));
         let file = self.write(&format!("figures-{name}"), &page);
         let dom = self.dump(&format!("figures-{name}"), &format!("file://{}", file.display()), &[]);
         let outcome = self.outcome(name, &dom, "data-cellpace=\"");
@@ -555,4 +562,34 @@ fn a_matrix_of_many_traces_stands_on_its_side() {
     assert_eq!(matrix.cell("trace-3", "cubic"), "18675");
     let note = read.notes.iter().find(|note| note.contains("the better on its trace")).unwrap();
     assert!(note.starts_with("The more colour"), "in the dark the best is the lightest: {note}");
+}
+
+#[test]
+fn a_difference_has_the_figures_of_its_json() {
+    let Some(browser) = Browser::find() else { return };
+    let mut comparison = example::repeated();
+    comparison.runs[0].figures.queue_delay_ms.p95 += 0.3;
+    for series in comparison.runs.iter_mut().filter_map(|run| run.series.as_mut()) {
+        series.quantiles.rtt_ms_seen = vec![41.0, 60.0, 90.0];
+    }
+    let difference = ResultDifference::of(&of(&comparison)).unwrap();
+    let read = browser.read_page("difference", &difference.page());
+    assert_eq!(read.sentences, [difference.sentence.clone()]);
+    let table = read.table("Differences");
+    for (figure, row) in difference.figures.iter().zip(&table.rows) {
+        let shown = [&row[1], &row[2]].map(|cell| cell.parse::<f64>().unwrap());
+        for (shown, value) in shown.into_iter().zip([figure.a, figure.b]) {
+            assert!((shown - value).abs() <= 0.005 * value.abs() + 1e-4, "{row:?} {figure:?}");
+        }
+        let is_sure = figure.interval.is_some_and(|[low, high]| low * high > 0.0);
+        assert_eq!(row[4].ends_with(" *"), is_sure, "{row:?}");
+    }
+    assert_eq!(table.rows.iter().filter(|row| row[4].ends_with(" *")).count(), 1);
+    for chart in &read.charts {
+        let names: Vec<&str> = chart.lines.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(names, ["verus:r=2", "cubic"], "{}", chart.title);
+    }
+    let titles = ["Distribution of the RTT", "Throughput", "Queue delay", "Pair by pair: rate"];
+    titles.iter().for_each(|title| drop(read.chart(title)));
+    assert_eq!(read.conditions["Runs"], "3 pairs under the same conditions");
 }
