@@ -50,6 +50,7 @@ impl PlannedRun {
             duration_s: scenario.duration.as_secs_f64(),
             skip_s: scenario.skip.as_secs_f64(),
             figures: outcome.figures,
+            // Left out by default, so that the same command gives the same bytes.
             wall_s: None,
             series: series.then_some(outcome.series),
             transfer_summary: TransferSummary::per_cc(&outcome.transfers),
@@ -143,6 +144,7 @@ impl Batch {
         check_number(seeds.len() as u64, scenario.flows.len() as u64)?;
         StackSpec::Builtin.check(&scenario)?;
         let scenario = Arc::new(scenario);
+        // One scenario for all seeds: a trace of hours would else be held once for each of them.
         let runs = seeds.map(|seed| PlannedRun {
             cc: scenario.flow_names(),
             trace: trace.to_owned(),
@@ -279,6 +281,7 @@ impl Work {
         }
         let name = |flow: &FlowSpec| match run.stack.has_controller() {
             true => run.cc.clone(),
+            // The scenario's own name, as flows of one run may have different controllers.
             false => flow.name(),
         };
         let names = scenario.flows.iter().map(name).collect();

@@ -10,8 +10,11 @@ use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{LegacyPcapReader, Linktype, PcapBlockOwned, PcapError, PcapNGReader};
 
 /// A block is at most so long: several of the largest packets that offloads make.
+// Blocks are held whole in memory, and their length comes from the file.
 const MAX_BLOCK: usize = 1 << 20;
 /// Interfaces of one section.
+// A capture of every device of a host has some dozens; without a bound a file of headers alone
+// fills the memory.
 const MAX_INTERFACES: usize = 4096;
 /// What offloads put into one packet at most; a longer one is a lie of its header.
 const MAX_PACKET: u32 = 1 << 18;
@@ -103,6 +106,7 @@ pub fn read_capture(
     mut take: impl FnMut(CapturedPacket) -> Result<(), String>,
 ) -> Result<CaptureEnd, String> {
     let mut noted = Noted { reader, error: None };
+    // By the first bytes: both formats are written under the name `.pcap`.
     let is_pcapng = noted.starts_with(PCAPNG_MAGIC).map_err(|error| error.to_string())?;
     let read = if is_pcapng {
         PcapNGReader::new(MAX_BLOCK, &mut noted)
@@ -163,6 +167,8 @@ struct Interface {
 
 impl Interface {
     fn described(block: &InterfaceDescriptionBlock<'_>) -> Result<Self, String> {
+        // One byte has both: the highest bit chooses powers of two, the others are the negative
+        // exponent.
         let exponent = u32::from(block.if_tsresol & 0x7f);
         let base: u64 = if block.if_tsresol & 0x80 == 0 { 10 } else { 2 };
         let resolution = base
@@ -173,6 +179,7 @@ impl Interface {
 
     /// Nanoseconds since 1970.
     fn nanos(self, units: u64) -> u64 {
+        // Units since 1970 times a thousand million do not fit into 64 bits.
         let nanos = u128::from(units) * u128::from(NANOS) / u128::from(self.resolution);
         let offset = i128::from(self.offset) * i128::from(NANOS);
         u64::try_from((nanos as i128).saturating_add(offset).max(0)).unwrap_or(u64::MAX)
@@ -222,11 +229,15 @@ impl Packets {
     fn packet(&mut self, block: &PcapBlockOwned<'_>) -> Result<Option<CapturedPacket>, String> {
         let (interface, units, length, data) = match block {
             PcapBlockOwned::LegacyHeader(header) => {
+                // The magic number of the header says which of the two units the second word of a
+                // time has.
                 let resolution = if header.is_nanosecond_precision() { NANOS } else { 1_000_000 };
                 self.interfaces = vec![Interface { link: header.network, resolution, offset: 0 }];
                 return Ok(None);
             }
             PcapBlockOwned::NG(Block::SectionHeader(_)) => {
+                // Interfaces are numbered anew in each section: files may be put one behind the
+                // other.
                 self.interfaces.clear();
                 return Ok(None);
             }
@@ -253,6 +264,7 @@ impl Packets {
             PcapBlockOwned::NG(_) => return Ok(None),
         };
         self.count += 1;
+        // A number from the file: packets may name an interface that was never described.
         let Some(interface) = self.interfaces.get(interface).copied() else {
             return Err(self.named(&format!("there is no interface {interface}")));
         };
@@ -276,6 +288,8 @@ fn ip_packet(link: Linktype, data: &[u8], length: u32) -> Result<Option<Captured
     let sliced = match link {
         Linktype::ETHERNET => LaxSlicedPacket::from_ethernet(data).ok(),
         Linktype::RAW | Linktype::IPV4 | Linktype::IPV6 => LaxSlicedPacket::from_ip(data).ok(),
+        // Four bytes of address family stand in front, in the order of bytes of the machine that
+        // wrote them.
         Linktype::NULL | Linktype::LOOP => LaxSlicedPacket::from_ip(behind(4)).ok(),
         Linktype::LINUX_SLL => by_type(14, 16),
         Linktype::LINUX_SLL2 => by_type(0, 20),
@@ -318,6 +332,7 @@ fn of_slices(sliced: &LaxSlicedPacket<'_>, data: &[u8], length: u32) -> Option<C
         Some(TransportSlice::Udp(udp)) => {
             (udp.source_port(), udp.destination_port(), Transport::Udp)
         }
+        // Fragments behind the first have no ports, and count for a flow of their addresses alone.
         _ => (0, 0, Transport::Other),
     };
     let segment = match &sliced.transport {

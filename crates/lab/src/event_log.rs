@@ -188,6 +188,7 @@ impl<W: Write> EventLog<W> {
 
     fn write(&mut self, value: &Value) {
         push_record(&mut self.records, self.form, value);
+        // Not each by itself: system calls would cost more than the records.
         if self.records.len() >= CHUNK {
             self.flush();
         }
@@ -245,6 +246,7 @@ fn line(at: Time, flow: EventFlow<'_>, name: &str, data: Value) -> Value {
 /// own.
 fn qlog(at: Time, flow: EventFlow<'_>, name: &str, mut data: Value) -> Value {
     let name = match name {
+        // The draft writes the name of this state in full.
         "phase" => {
             let phase = data["phase"].take();
             let new = if phase == "avoidance" { "congestion_avoidance".into() } else { phase };
@@ -254,6 +256,7 @@ fn qlog(at: Time, flow: EventFlow<'_>, name: &str, mut data: Value) -> Value {
         "metrics" => "quic:recovery_metrics_updated",
         own => &format!("cellpace:{own}"),
     };
+    // A group is one connection, and flows of different runs have the same numbers.
     let group = match flow.run {
         Some(run) => format!("{run}.{}", flow.flow),
         None => flow.flow.to_string(),
@@ -284,6 +287,7 @@ fn header(program: &str, controllers: &str) -> Value {
             "event_schemas": ["urn:ietf:params:qlog:events:quic-12", "urn:cellpace:events"],
             "common_fields": {
                 "time_format": "relative_to_epoch",
+                // Times are since the beginning of a run, which in virtual time is at no date.
                 "reference_time": { "clock_type": "monotonic", "epoch": "unknown" },
             },
             "vantage_point": { "type": "client", "name": program },

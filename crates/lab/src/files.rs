@@ -28,6 +28,7 @@ pub fn trace_files() -> TraceFiles<'static> {
 /// When the text is no controller's, or a file is missing or no model.
 pub fn read_controller(text: &str) -> Result<ControllerSpec, SpecError> {
     ControllerSpec::parse(text, &mut |name| {
+        // Bounded as models are: the file of `mdi:model=FILE` may be anything.
         trace_files().bytes(name, MAX_MODEL_BYTES).map_err(|error| error.to_string())
     })
 }
@@ -47,6 +48,8 @@ pub fn open_file(name: &str) -> io::Result<Box<dyn BufRead>> {
     if facts.is_dir() {
         return Err(io::Error::other("this is a folder, not a file"));
     }
+    // Only saves the reading: a pipe has no length, and a file may grow, so that what is read is
+    // counted as well.
     if facts.len() > MAX_FILE_BYTES {
         return Err(io::Error::other(format!(
             "{} MB is more than the {} MB that are read",
@@ -99,6 +102,7 @@ pub fn shown_name(trace: &str) -> String {
 /// would otherwise be the same.
 pub fn shown_names(traces: &[String]) -> Vec<String> {
     let short: Vec<String> = traces.iter().map(|trace| shown_name(trace)).collect();
+    // Two files of one name in different folders would else be one line of the table.
     let is_alone = |name: &String| short.iter().filter(|other| *other == name).count() == 1;
     let pairs = short.iter().zip(traces);
     pairs.map(|(name, whole)| if is_alone(name) { name } else { whole }.clone()).collect()

@@ -44,6 +44,7 @@ pub struct WorkClock {
 impl WorkClock {
     /// Adds virtual time that has passed in one of the runs.
     pub fn add(&self, passed: Span) {
+        // Relaxed is enough: the count is for people, and results come by the channel.
         self.passed_ns.fetch_add(passed.as_nanos(), Ordering::Relaxed);
     }
 
@@ -89,6 +90,7 @@ pub(crate) fn run_to_end(
         if clock.is_stopped() {
             return Ok(None);
         }
+        // In steps, since a run is stopped and its progress counted only between them.
         let before = simulation.now();
         simulation.advance_observed(before + step, observer)?;
         clock.add(simulation.now() - before);
@@ -146,6 +148,7 @@ pub fn run_all<T: Send>(
         // Only threads hold senders now, so that the channel ends with the last of them.
         drop(sender);
         loop {
+            // With a time, since the sink is asked whether to stop also while no piece ends.
             match finished.recv_timeout(PAUSE) {
                 Ok((index, result)) => {
                     sink.on_done(index, &result);

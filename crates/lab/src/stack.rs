@@ -65,6 +65,8 @@ impl StackSpec {
         if self == Self::Builtin {
             return cc.to_owned();
         }
+        // With a controller of the library's own, that of the scenario does nothing and has no
+        // place in the name.
         if self.has_controller() { self.to_string() } else { format!("{cc} in {self}") }
     }
 
@@ -102,6 +104,7 @@ impl StackSpec {
     /// The run at time zero. A flow may name a sender of its own.
     #[cfg(feature = "quic")]
     fn simulation(self, scenario: &Scenario) -> Result<Simulation, LabError> {
+        // Libraries want an `Instant`; it stands for the zero of virtual time.
         let zero = std::time::Instant::now();
         Simulation::with_ends(scenario, |index, flow| {
             let stack = match &flow.stack {

@@ -104,6 +104,8 @@ impl Attack {
             other_seeds.extend(scores);
             runs += trials.runs;
         }
+        // The figure with other seeds stands in the file: a find that holds for one seed alone is
+        // chance.
         let scenario = format!("{}{}", self.header(shrunk, &other_seeds), trial.scenario(&path));
         Ok(Some(AttackFind { found, path, shrunk, other_seeds, runs, scenario }))
     }

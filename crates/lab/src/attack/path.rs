@@ -81,6 +81,8 @@ impl AttackPath {
         let mut cuts: Vec<u64> = (1..count).map(|_| 1 + random.below(grains - 1)).collect();
         cuts.push(grains);
         cuts.sort_unstable();
+        // Two cuts at one place would be a step of no length, which the text of a scenario cannot
+        // have.
         cuts.dedup();
         let mut before = 0;
         let mut step = |end: u64| {
@@ -129,6 +131,7 @@ impl AttackPath {
         let mut steps = self.between(0, at);
         steps.extend(other.between(at, u64::MAX));
         let path = Self { steps, buffer_kb: other.buffer_kb };
+        // Halves of two paths may have too many steps together; then the parent goes on alone.
         if path.steps.len() > bounds.steps { self.clone() } else { path }
     }
 
@@ -153,6 +156,7 @@ impl AttackPath {
         self.steps[at].length_ms = first;
         let mut second = AttackStep { length_ms: step.length_ms - first, ..step };
         for quantity in QUANTITIES {
+            // Near the first part, so that a cut alone changes the path only a little.
             quantity.set(&mut second, quantity.range(bounds).near(quantity.of(&step), random));
         }
         self.steps.insert(at + 1, second);

@@ -53,6 +53,7 @@ pub(super) fn search(
             AttackBudget::Runs(runs) => trials.runs as f64 / runs.max(1) as f64,
             AttackBudget::Time(time) => started.elapsed().as_secs_f64() / time.as_secs_f64(),
         };
+        // At least one generation, also where the time is over before the first run ends.
         if spent >= 1.0 && !kept.is_empty() {
             return Ok(kept.into_iter().next());
         }
@@ -67,6 +68,8 @@ pub(super) fn search(
         // A small range of paths is known soon.
         let is_exhausted = trials.runs == before;
         for (path, score) in paths.into_iter().zip(scores) {
+            // Equal paths would fill the places of the kept ones, and their children be the same
+            // draws again.
             if kept.iter().all(|(other, _)| *other != path) {
                 kept.push((path, score));
             }

@@ -22,6 +22,7 @@ pub(super) fn shrink(
     find: (AttackPath, AttackScore),
     sink: &mut dyn WorkSink<()>,
 ) -> Result<Option<(AttackPath, AttackScore)>, LabError> {
+    // Of the first find, not of the path before: else a tenth would be lost in each step.
     let enough = find.1.badness(worst) * KEPT_SHARE;
     let mut simplest = find;
     loop {

@@ -89,12 +89,14 @@ impl Trial<'_> {
             Worst::Fairness => {
                 let rates = figures.per_flow.iter().map(|flow| flow.throughput_mbps);
                 let all: f64 = rates.clone().sum();
+                // Flows that get nothing share it evenly.
                 if all > 0.0 { rates.take(1).sum::<f64>() / all } else { 0.5 }
             }
         }
     }
 
     fn run(&self, text: &str, clock: &WorkClock) -> Option<Result<f64, LabError>> {
+        // By way of its text: what the find's file shows is then what was measured.
         let run = || {
             let scenario = Scenario::from_toml("the path", text, &mut trace_files())?;
             Ok(simulate(&scenario, &mut (), clock)?.map(|outcome| self.figure(&outcome)))

@@ -52,6 +52,7 @@ impl SampleFile {
     pub fn watching(&self, cc: &ControllerSpec) -> ControllerSpec {
         let (file, flows) = (Arc::clone(&self.file), Arc::clone(&self.flows));
         cc.wrapped(move |controller, setup| {
+            // A number for each connection, by which the file sees whether a chain goes on.
             let flow = flows.fetch_add(1, Ordering::Relaxed);
             let sink = FlowSamples { file: Arc::clone(&file), flow };
             Box::new(EpochLog::new(controller, setup, sink))

@@ -154,6 +154,7 @@ fn range(text: &str) -> Result<[i64; 3], LabError> {
 
 fn thousandths(text: &str) -> Result<i64, LabError> {
     let scaled = parse_number(text.trim()).map_err(LabError::invalid)? * 1000.0;
+    // States are whole thousandths in the file, so that two models compare without rounding.
     let whole = scaled.round();
     if (scaled - whole).abs() > 1e-6 || whole.abs() > 1e9 {
         return Err(wrong(text, "at most three decimals, and at most a million"));
@@ -170,6 +171,7 @@ fn milliseconds(text: &str) -> Result<u32, LabError> {
 
 fn pause(text: &str) -> Result<Span, LabError> {
     let span = parse_span(text).map_err(LabError::invalid)?;
+    // A pause of more than an outage would never come, and the option do nothing.
     if span <= MAX_REJOIN { Ok(span) } else { Err(wrong(text, "at most 60s")) }
 }
 

@@ -111,6 +111,7 @@ impl Training {
                 let scenario = Scenario {
                     flows: vec![FlowSpec::bulk(self.teacher.clone()); *users as usize],
                     duration: self.duration.unwrap_or_else(|| trace.spec.default_duration()),
+                    // Figures are not used either, so there is nothing to leave out.
                     skip: Span::ZERO,
                     // Jitter of senders is no decision of theirs: a table learns it as one, and its
                     // walk of two users then waits 1.7 times as long as they do.
@@ -247,9 +248,11 @@ pub fn trace_source(text: &str, spec: Option<&TraceSpec>) -> Result<TraceName, L
     }
     check_name(&name)?;
     let mut sha256 = [0; 32];
+    // Of generated traces the text says all; of files only their contents do.
     if spec.is_none_or(|spec| spec.trace().is_some()) {
         let unreadable = |error| LabError::Invalid(format!("{text}: {error}"));
         let mut file = open_file(text.trim()).map_err(unreadable)?;
+        // In pieces: a recording may be larger than the memory that is left.
         let (mut hash, mut piece) = (Sha256::new(), [0; 1 << 14]);
         loop {
             match file.read(&mut piece).map_err(unreadable)? {

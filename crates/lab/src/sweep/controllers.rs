@@ -117,10 +117,13 @@ fn values(place: &str, param: &Param, given: &Value) -> Result<Vec<String>, LabE
 
 fn one_value(place: &str, value: &Value) -> Result<String, LabError> {
     match value {
+        // Within a controller's text a comma begins the next parameter, so that this would be read
+        // as another key.
         Value::String(text) if text.contains(',') => Err(LabError::Invalid(format!(
             "{place}: `{text}`: several values are a list: [\"...\", \"...\"]"
         ))),
         Value::String(text) => Ok(text.trim().to_owned()),
+        // Numbers of TOML and JSON have no unit; a parameter that wants one refuses the text.
         Value::Number(number) => Ok(plain(number.as_f64().unwrap_or_default())),
         Value::Bool(is) => Ok(is.to_string()),
         other => Err(LabError::Invalid(format!("{place}: `{other}` is no value"))),
@@ -129,6 +132,7 @@ fn one_value(place: &str, value: &Value) -> Result<String, LabError> {
 
 /// A number without more digits than its range needs: 0.3, not 0.30000000000000004.
 fn plain(number: f64) -> String {
+    // Three digits less than a double has: rounding errors of a range are in those.
     let rounded = format!("{number:.12e}").parse::<f64>().unwrap_or(number);
     rounded.to_string()
 }

@@ -25,6 +25,7 @@ impl SweepFile {
         Self {
             hash: blake3::hash(bytes).to_hex().to_string(),
             length: bytes.len() as u64,
+            // Traces are large: only a sweep that hands its files on to other machines keeps them.
             bytes: keeps.then(|| Arc::clone(bytes)),
         }
     }

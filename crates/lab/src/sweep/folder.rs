@@ -97,6 +97,7 @@ impl SweepFolder {
     /// it cannot be read or written.
     pub fn open(root: &Path, sweep: &Sweep) -> Result<Self, LabError> {
         let wrong = |error| cannot(root, error);
+        // A mistyped name must not put results among the files of something else.
         if !root.join(MANIFEST).exists() && is_used(root).map_err(wrong)? {
             return Err(LabError::Invalid(format!(
                 "{}: is no sweep's folder and not empty: name another",
@@ -200,6 +201,7 @@ impl SweepFolder {
     pub fn add(&mut self, sweep: &Sweep, cells: CellRange) -> Result<(), LabError> {
         let partition = cells.first / PARTITION_CELLS;
         let whole = CellRange::of_partition(partition, self.manifest.cells);
+        // A unit may be done twice, as by a machine that was taken for lost.
         if cells.count() == 0 || self.part_of(whole).is_some() {
             return Ok(());
         }
@@ -266,6 +268,7 @@ impl SweepFolder {
         let entries = fs::read_dir(&work).map_err(|error| cannot(&work, error))?;
         for entry in entries {
             let path = entry.map_err(|error| cannot(&work, error))?.path();
+            // Files of other names are none of ours, and stay.
             let first = path.file_name().and_then(|name| first_of(name.to_str()?));
             if let Some(first) = first.filter(|first| *first < self.manifest.cells) {
                 files.entry(first / PARTITION_CELLS).or_default().push(path);

@@ -46,6 +46,7 @@ impl Sweep {
             // The cells of a path take the same time.
             let each = self.estimate_s(at);
             let alike = self.end_of_path(at).min(end) - at;
+            // At least one: a cell that takes longer than a unit should is a unit by itself.
             let wanted = (left / each).ceil().max(1.0) as u64;
             left -= each * alike.min(wanted) as f64;
             at += alike.min(wanted);
@@ -125,6 +126,7 @@ pub fn run_unit(sweep: &Sweep, cells: CellRange, clock: &WorkClock) -> Result<Un
         // A cell has nothing that a panic could leave half changed: the next one is built anew.
         let run = AssertUnwindSafe(|| run_cell(&cell, clock));
         let row = match catch_unwind(run) {
+            // Stopped in the middle: the cell is not in the table, and is run anew the next time.
             Ok(None) => break,
             Ok(Some(row)) => row,
             Err(panic) => failed(&cell, format!("the run ended in a panic: {}", words_of(&*panic))),

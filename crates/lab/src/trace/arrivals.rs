@@ -75,6 +75,7 @@ struct Arrivals {
 
 impl Flows {
     fn take(&mut self, packet: &CapturedPacket) -> Result<(), String> {
+        // A scan of ports is a flow per packet, each with lists of its own.
         if self.flows.len() == MAX_FLOWS && !self.flows.contains_key(&packet.flow) {
             return Err(format!("more than {MAX_FLOWS} flows"));
         }
@@ -94,6 +95,7 @@ impl Flows {
             ));
         }
         arrivals.latest = arrivals.latest.max(packet.at);
+        // Rounded up, as in all traces: an opportunity never comes before its packet did.
         let millis = packet.at.saturating_sub(arrivals.first).div_ceil(1_000_000);
         let millis = u32::try_from(millis).map_err(|_| "is more than 49 days after the first")?;
         let bytes = u64::from(packet.bytes);
@@ -127,6 +129,8 @@ impl Flows {
         let mut millis = Vec::new();
         for (at, bytes) in &arrivals.millis {
             waiting += bytes;
+            // Bytes are carried on: small packets share an opportunity, and the mean rate is that
+            // of the capture.
             let whole = waiting / OPPORTUNITY_BYTES;
             millis.extend(std::iter::repeat_n(*at, whole as usize));
             waiting %= OPPORTUNITY_BYTES;

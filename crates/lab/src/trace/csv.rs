@@ -24,6 +24,7 @@ const ROUNDING: f64 = 1e-6;
 pub(super) fn write(trace: &Trace, bin: u32) -> String {
     let mut text = HEADER.join(",") + "\n";
     for (index, rate) in rates(trace, bin).into_iter().enumerate() {
+        // Multiplied before it is divided: sums of 0.1 s would show digits of rounding.
         let start = (index as u64 * u64::from(bin)) as f64 / 1000.0;
         writeln!(text, "{start},{rate}").expect("a text takes every write");
     }

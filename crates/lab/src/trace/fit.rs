@@ -22,6 +22,7 @@ pub fn compare_fit(
 ) -> Vec<StatsRow> {
     let length = generated_length(source, profile);
     let mut rows: Vec<StatsRow> = Vec::new();
+    // The same seeds for every source, so that a fit that is repeated prints the same figures.
     for seed in 1..=u64::from(seeds) {
         let one = compare(source, &profile.generate(seed, length));
         if rows.is_empty() {
@@ -37,6 +38,7 @@ pub fn compare_fit(
 
 fn generated_length(source: &Trace, profile: &LinkProfile) -> Span {
     let period = source.period();
+    // A recording of packets says enough in its own length; a log of rates needs more.
     if profile.has_bursts() {
         return period.min(MAX_GENERATED);
     }

@@ -11,6 +11,7 @@ pub fn whole_millis(span: Span) -> Option<u32> {
 /// The trace of these sorted opportunities that repeats after `end`.
 pub(super) fn ending_at(mut millis: Vec<u32>, end: u32) -> Result<Trace, String> {
     // The format has no field for the period, so that an opportunity has to mark it.
+    // One too many where the link was silent at the end, in return for the right length.
     if millis.last().is_some_and(|last| *last < end) {
         millis.push(end);
     }

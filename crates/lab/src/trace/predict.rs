@@ -55,6 +55,7 @@ fn of_width(trace: &Arc<Trace>, width: Span) -> PredictedWindows {
     let mut schedule = Replay::new(Arc::clone(trace));
     let bytes = capacity_bins(&mut schedule, width, Time::ZERO + width * whole);
     let to_mbps = 8.0 / 1e6 / width.as_secs_f64();
+    // Four bytes each: a day in windows of 20 ms has four million.
     let mbps: Vec<f32> = bytes.iter().map(|bytes| (*bytes as f64 * to_mbps) as f32).collect();
     let sum: f64 = mbps.iter().map(|rate| f64::from(*rate)).sum();
     PredictedWindows {

@@ -54,6 +54,8 @@ pub fn load_trace(
 ) -> Result<Arc<Trace>, TraceSourceError> {
     let text = text.trim();
     let mut files = trace_files();
+    // Before it is read as a trace: a profile that repeats after 300 s is to be drawn as long as
+    // asked.
     if let Some(profile) = profile(text, &mut files)? {
         return draw(text, &profile, duration.unwrap_or(PROFILE_PERIOD), seed);
     }
@@ -91,6 +93,7 @@ fn drive_through(
     duration: Option<Span>,
     seed: u64,
 ) -> Result<Drive, TraceSourceError> {
+    // Bounded, as a drive is drawn whole before its first opportunity.
     let length = duration.unwrap_or(radio.params().length).min(MAX_DRIVE);
     let drive = Drive::generate(radio, seed, length);
     // Against what was asked for, which may be longer than the longest drive.

@@ -77,6 +77,7 @@ impl FromStr for RateUnit {
     /// Also `kbps` for `kbit/s`, in upper or lower case, and `kBps` for `kbyte/s`.
     fn from_str(text: &str) -> Result<Self, String> {
         let text = text.trim();
+        // Case counts here alone: `kBps` are bytes, `kbps` bits, and lower case makes them alike.
         let bytes = text.strip_suffix("Bps").map(|prefix| format!("{prefix}byte/s").to_lowercase());
         let lower = bytes.unwrap_or_else(|| text.to_lowercase());
         let wanted =
@@ -276,6 +277,8 @@ impl Rows<'_> {
         }
         let is_full = self.rows.len() == MAX_CSV_LINES as usize;
         match self.rows.last_mut() {
+            // Not sorted silently: times that go back mean two recordings in one file, or the wrong
+            // column.
             Some((before, ..)) if at < *before => {
                 let problem = "does not come after the time before it";
                 return Err(line(format!("{}: `{}` {problem}", columns.time_name, shown())));
@@ -340,6 +343,7 @@ impl Rows<'_> {
 /// The median time between two lines, in ms.
 fn usual_step(rows: &[(f64, f64, u32)]) -> f64 {
     let mut steps: Vec<f64> = rows.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    // The median, as one outage of an hour would make the mean useless.
     let middle = (steps.len() - 1) / 2;
     *steps.select_nth_unstable_by(middle, f64::total_cmp).1
 }
@@ -352,6 +356,7 @@ fn uncommented(text: &str) -> Option<&str> {
 
 /// `None`: blanks.
 fn separator_of(text: &str) -> Option<char> {
+    // Blanks last: a date has one between its day and its hour.
     [',', ';', '\t'].into_iter().find(|separator| text.contains(*separator))
 }
 
@@ -370,6 +375,7 @@ fn is_header(fields: &[String]) -> bool {
         field.starts_with(|c: char| c.is_ascii_digit())
             || field.starts_with(['+', '-', '.']) && field.len() > 1
     };
+    // A single word is a broken line rather than a header: a table has two columns at least.
     fields.len() > 1 && !fields.iter().any(|field| is_number(field) || begins(field))
 }
 
@@ -601,6 +607,7 @@ fn time_unit_of(name: &str, first: &str) -> TimeUnit {
         () if ends(&["_ns", "(ns)", "nanos"]) => TimeUnit::Millis(1e-6),
         () if name == "time_s" || ends(&["(s)"]) => TimeUnit::Millis(1000.0),
         // Times since 1970: the number says the unit.
+        // The bounds are years: 1e11 ms were in 1973, and 1e11 s are in the year 5138.
         () if value > 1e17 => TimeUnit::Millis(1e-6),
         () if value > 1e14 => TimeUnit::Millis(1e-3),
         () if value > 1e11 => TimeUnit::Millis(1.0),

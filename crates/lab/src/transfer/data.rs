@@ -66,6 +66,7 @@ impl DataSource {
     pub fn made(bytes: Option<u64>) -> Self {
         // A page of zeros would be kind to links that compress.
         let mut random = cellpace_base::Random::seeded(1, 1);
+        // The same seed at all times: what is measured must not depend on the bytes.
         let pattern = (0..PIECE).map(|_| random.bits() as u8).collect();
         Self::Made { left: bytes, pattern, at: 0 }
     }
@@ -76,6 +77,8 @@ impl DataSource {
     /// When it cannot be opened or is a folder.
     pub fn open(path: &Path) -> io::Result<Self> {
         if path == Path::new("-") {
+            // A copy of the descriptor: dropping the file would else close standard input for the
+            // whole process.
             let stdin: OwnedFd = io::stdin().as_fd().try_clone_to_owned()?;
             return Ok(Self::of(File::from(stdin), Path::new("standard input")));
         }

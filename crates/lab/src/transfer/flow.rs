@@ -77,6 +77,7 @@ impl TransferFlow {
     /// Whether [`work`](Self::work) would do anything.
     pub(super) fn has_work(&self, flow: &UdpFlow) -> bool {
         match &self.end {
+            // An unreliable flow makes its bytes itself, when it may send.
             FlowData::Source(DataSource::None) => false,
             FlowData::Source(_) => !self.finished && flow.room() > 0,
             FlowData::Sink(_) => !flow.readable().0.is_empty(),

@@ -132,12 +132,14 @@ pub fn read_private(path: &Path, most_bytes: u64) -> Result<Vec<u8>, String> {
         return Err("this is a folder, not a file".to_owned());
     }
     let mode = facts.mode() & 0o777;
+    // Refused rather than mended: others may have read it already.
     if mode & 0o077 != 0 {
         return Err(format!(
             "others may read or change this key (its mode is {mode:04o}); chmod 600 makes it yours"
         ));
     }
     let mut text = Vec::new();
+    // Whatever the file is: a device may never end.
     file.take(most_bytes).read_to_end(&mut text).map_err(|error| error.to_string())?;
     Ok(text)
 }
@@ -150,6 +152,7 @@ fn parse(text: &[u8]) -> Result<[u8; SECRET_BYTES], String> {
     }
     let prefix = || format!("it does not begin with {PREFIX}");
     let digits = line.strip_prefix(PREFIX.as_bytes()).ok_or_else(prefix)?;
+    // The length is said before the digits are read, and never the digits: errors end in logs.
     if digits.len() != 2 * SECRET_BYTES {
         let (found, right) = (digits.len(), 2 * SECRET_BYTES);
         return Err(format!("{found} characters in place of {right} follow {PREFIX}"));

@@ -201,6 +201,8 @@ impl<'a> QuicTransfer<'a> {
         view: &mut dyn TransferView,
     ) -> Result<TransferResult, LabError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
+            // Two, so that a flow that waits for its disk does not keep back the acks of the
+            // others.
             .worker_threads(2)
             .thread_name("cellpace-quic")
             .enable_all()
@@ -427,6 +429,7 @@ impl QuicSession<'_, '_> {
         let (factory, name) = self.next_factory()?;
         let mut config = noq::ClientConfig::new(Arc::new(tls));
         config.transport_config(self.transport(factory.as_ref())?);
+        // Of the peer's family: a socket of IPv6 reaches IPv4 only where the system maps addresses.
         let any: SocketAddr = match to {
             SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -451,6 +454,8 @@ impl QuicSession<'_, '_> {
         }
         // Who asks must show that the address is its own: others take no place.
         if !incoming.remote_address_validated() {
+            // One datagram, smaller than the one it answers: a false address makes no amplifier of
+            // us.
             let _ = incoming.retry();
             return Ok(());
         }
@@ -493,6 +498,8 @@ impl QuicSession<'_, '_> {
         if self.plan.ends && self.expected.is_some_and(|expected| all >= expected) {
             return Some("all flows are taken".to_owned());
         }
+        // By those that run: records of flows that are over stay in the list until the document is
+        // written.
         let is_full = self.running() >= *max_connections;
         is_full.then(|| format!("it has {max_connections} connections already"))
     }
@@ -931,6 +938,8 @@ impl FlowTask {
                 // The end is said: a thread that died says nothing.
                 if piece.is_empty() {
                     let hash = hash.finalize();
+                    // Behind the payload and not in front of it: a pipe is read once, and its hash
+                    // known at its end.
                     streams.write_all(hash.as_bytes()).await.map_err(failed)?;
                     return streams.finish().await.map_err(failed);
                 }
@@ -967,6 +976,7 @@ impl FlowTask {
         if was_cut {
             return Ok(());
         }
+        // The receiver's word decides: that all was acknowledged says nothing of its disk.
         if stored[..] != hash.finalize().as_bytes()[..] {
             return Err("the other side has stored other bytes than were sent".to_owned());
         }
@@ -1014,6 +1024,7 @@ impl FlowTask {
                 let _ = self.notes.send(Note::Offered(count));
             }
         };
+        // Before the hash is sent: the sender takes it for the promise that the file has its name.
         sink.commit().map_err(|error| failed(StreamCloseCode::of(&error), error.text))?;
         // From here on it is stored, whatever becomes of the connection.
         if let Ok(mut stream) = connection.open_uni().await {

@@ -136,6 +136,8 @@ impl<W: FnMut(&[u8]) -> Result<(), String>> QuicStreamReader<W> {
 
     /// The present stream has ended. Returns whether it was the last one.
     pub fn end_stream(&mut self) -> bool {
+        // A flow whose length is a multiple of a stream's ends with an empty one, so that the rule
+        // has no exception.
         std::mem::take(&mut self.in_segment) < SEGMENT
     }
 

@@ -246,6 +246,7 @@ impl FlowRecord {
 /// RTTs above the smallest: how long packets waited in queues.
 fn above(rtt: &Summary, least: Span) -> Summary {
     let least = least.as_millis_f64();
+    // Never below zero: the sketch rounds, and the smallest RTT is exact.
     let [mean, p50, p95, p99, max] =
         [rtt.mean, rtt.p50, rtt.p95, rtt.p99, rtt.max].map(|ms| round((ms - least).max(0.0)));
     Summary { mean, p50, p95, p99, max }

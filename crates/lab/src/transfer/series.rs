@@ -86,6 +86,7 @@ impl SeriesRecorder {
             points.push(last);
         }
         // A document of a thousand flows must not be a thousand times as large.
+        // Two points at least, since a line needs a beginning and an end.
         while points.len() * flows > MAX_BINS_IN_ALL && points.len() > 2 {
             points = every_second(&points);
         }

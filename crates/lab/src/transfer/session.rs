@@ -129,6 +129,7 @@ impl<'a> Transfer<'a> {
         if self.stopping {
             return self.driver.endpoint.flows() == 0;
         }
+        // A listener without a peer yet has no flows either, and goes on waiting.
         let began = self.welcome.is_none() || self.flows.begun() > 0;
         let over = began && self.driver.endpoint.flows() == 0;
         // Only a listener waits: a side that connects knows how many flows it has begun.
@@ -146,6 +147,7 @@ impl<'a> Transfer<'a> {
         if let Some(stop) = self.stop_at() {
             until = until.min(stop);
         }
+        // The driver polls one descriptor beside its sockets.
         let waiting = self.flows.iter().find_map(|(number, run)| {
             let FlowData::Source(source) = &run.end else { return None };
             let flow = self.driver.endpoint.flow(run.id).filter(|_| run.is_running())?;
@@ -196,6 +198,7 @@ impl<'a> Transfer<'a> {
 
     /// Says at once what a wait may be for: another program, or an address that is wrong.
     fn report_unreachable(&mut self) {
+        // Once: a peer whose port has no program answers every datagram with the same error.
         if self.was_unreachable || self.driver.trouble().unreachable.is_none() {
             return;
         }
