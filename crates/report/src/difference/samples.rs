@@ -54,7 +54,7 @@ impl Sides {
                 else {
                     return wrong("there are no differences of this kind of results");
                 };
-                Ok(of_connections([a, b], documents))
+                Ok(of_connections(&[a, b], documents))
             }
             [_] => wrong("a difference is of two results, or of one with two controllers"),
         }
@@ -284,7 +284,7 @@ fn pair_by_pair(pairs: &[(&Run, &Run)], labels: &[String; 2]) -> Vec<Chart> {
     figures.iter().filter(|sampled| DRAWN.contains(&sampled.figure)).map(chart).collect()
 }
 
-fn of_connections(both: [ConnectionSamples; 2], documents: &[Document]) -> Sides {
+fn of_connections(both: &[ConnectionSamples; 2], documents: &[Document]) -> Sides {
     let names = both.each_ref().map(|side| match &side.ccs[..] {
         [cc] => Some(cc.as_str()),
         _ => None,
@@ -304,7 +304,7 @@ fn of_connections(both: [ConnectionSamples; 2], documents: &[Document]) -> Sides
     commands.retain(|command| !command.is_empty());
     let mut charts: Vec<Chart> =
         figures.iter().filter_map(|sampled| shares_below(sampled, &labels)).collect();
-    charts.extend(charts_of_both(&both, &labels));
+    charts.extend(charts_of_both(both, &labels));
     Sides {
         place: String::new(),
         facts: listed_facts(both.iter().map(|side| side.facts.clone())),
