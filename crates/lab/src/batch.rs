@@ -45,6 +45,7 @@ impl PlannedRun {
             seed: self.seed,
             rtt_ms: scenario.base_rtt().as_millis_f64(),
             queue: scenario.link.down.queue.to_string(),
+            // Loss may change over time, and a column of results has one number.
             loss: scenario.link.down.loss.mean_until(scenario.duration),
             flows: scenario.flows.len(),
             duration_s: scenario.duration.as_secs_f64(),
@@ -105,6 +106,7 @@ pub(crate) const MAX_SERIES_VALUES: u64 = 50_000_000;
 /// # Errors
 /// When `runs` of `flows` flows each are too many.
 pub fn check_number(runs: u64, flows: u64) -> Result<(), LabError> {
+    // Saturating, as command lines and files may name any two numbers.
     if runs.saturating_mul(flows) <= MAX_FLOWS {
         return Ok(());
     }

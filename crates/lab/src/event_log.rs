@@ -81,6 +81,7 @@ impl EventLog<File> {
     /// # Errors
     /// When the file cannot be written.
     pub fn create(path: &Path, program: &str, controllers: &str) -> Result<Self, LabError> {
+        // Not aside as a whole log: other programs follow it while the flows go on.
         let file = File::create(path).map_err(|error| named(path, &error))?;
         Ok(Self::new(file, path, program, controllers))
     }

@@ -80,6 +80,7 @@ struct Bounded<R> {
 impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
+        // An error and no end: a trace that is cut short would pass for a whole one.
         self.left = self.left.checked_sub(count as u64).ok_or_else(|| {
             let most = MAX_FILE_BYTES >> 20;
             io::Error::other(format!("holds more than the {most} MB that are read"))

@@ -126,6 +126,8 @@ impl AttackPath {
 
     /// The first part of this path, up to a time drawn, and the rest of another.
     pub(super) fn crossed(&self, other: &Self, bounds: &AttackBounds, random: &mut Random) -> Self {
+        // At least 2, or there would be nothing to draw: a path of one grain is cut at its end,
+        // which leaves it as it is.
         let grains = (self.length_ms() / GRAIN_MS).max(2);
         let at = (1 + random.below(grains - 1)) * GRAIN_MS;
         let mut steps = self.between(0, at);
@@ -174,6 +176,7 @@ impl AttackPath {
     fn shift(&mut self, at: usize, random: &mut Random) {
         if at > 0 {
             let grains = (self.steps[at - 1].length_ms + self.steps[at].length_ms) / GRAIN_MS;
+            // Each of the two steps has a grain or more, so there are at least two to share out.
             let first = 1 + random.below(grains - 1);
             self.steps[at - 1].length_ms = first * GRAIN_MS;
             self.steps[at].length_ms = (grains - first) * GRAIN_MS;
@@ -205,8 +208,10 @@ impl AttackPath {
         let mut with = |change: &dyn Fn(&mut Self)| {
             let mut path = self.clone();
             change(&mut path);
+            // A change may make neighbours alike, whose boundary is then none.
             path.merge_alike();
             let is_long = path.length_ms() >= bounds.least_ms();
+            // Strictly simpler, or shrinking could go round in a circle.
             if is_long && path.complexity() < self.complexity() && !paths.contains(&path) {
                 paths.push(path);
             }
@@ -225,6 +230,8 @@ impl AttackPath {
                 let least = quantity.range(bounds).nearest(0);
                 with(&|path| quantity.set(&mut path.steps[at], round));
                 with(&|path| path.steps.iter_mut().for_each(|step| quantity.set(step, value)));
+                // Only loss: without any a path is simpler, and the least rate or RTT is as long to
+                // read as another.
                 if matches!(quantity, Quantity::Loss) {
                     with(&|path| quantity.set(&mut path.steps[at], least));
                 }
@@ -256,6 +263,8 @@ impl AttackPath {
     /// The fields of the path in a scenario file.
     pub(super) fn fields(&self) -> String {
         let [trace, rtt, loss] = QUANTITIES.map(|quantity| self.written(quantity));
+        // A lone RTT or loss is written as it is in a scenario, and a lone rate is no trace by
+        // itself.
         let trace = if trace.starts_with("step:") { trace } else { format!("constant:{trace}") };
         let queue = format_bytes(self.buffer_kb * 1000);
         let mut text = format!("trace = \"{trace}\"\nrtt = \"{rtt}\"\n");

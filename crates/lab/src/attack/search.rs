@@ -96,6 +96,7 @@ fn child(
     if random.unit() < CROSSED {
         path = path.crossed(parent(random), bounds, random);
     }
+    // Up to three changes: where no single one makes it worse, two together may.
     for _ in 0..=random.below(3) {
         path = path.changed(bounds, random);
     }

@@ -154,6 +154,8 @@ impl<'a> Trials<'a> {
         let work = |index: usize, clock: &WorkClock| self.trial.run(&texts[index], clock);
         let mut counted = Counted { sink, before: self.runs };
         let results = run_all(texts.len(), self.trial.threads, Span::ZERO, work, &mut counted)?;
+        // Before results are looked at: those of runs that were stopped are missing, and not by a
+        // panic.
         if sink.is_cancelled() {
             return Ok(None);
         }

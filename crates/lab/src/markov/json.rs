@@ -35,6 +35,8 @@ pub(super) fn about_to_json(about: &About) -> Value {
 pub(super) fn states_to_json(states: &States) -> Value {
     let axis = |axis: &Axis| {
         let [min, max, step] =
+            // Files count axes in whole thousandths, so that models merge exactly; people write
+            // decimals.
             [axis.min(), axis.max(), axis.step()].map(|value| value as f64 / 1e3);
         json!({ "min": min, "max": max, "step": step, "values": axis.len() })
     };

@@ -183,6 +183,7 @@ impl ModelPictures<'_> {
     }
 
     fn window_labels(&self) -> Vec<(f64, String)> {
+        // Half a cell on: axes count from the edge of a cell, and a label stands at its middle.
         let label = |window| (f64::from(window) + 0.5, short(self.states.window_value(window)));
         (0..self.states.windows()).map(label).collect()
     }
@@ -212,6 +213,7 @@ fn delay_text(states: &States, delay: u32) -> String {
     let value = states.delay_value(delay);
     match states {
         States::Absolute(s) if s.quantization > 1 => {
+            // The last bin may be wider than what is left of the range.
             let last = (value + f64::from(s.quantization) - 1.0).min(s.d_max.into());
             format!("{}..{} ms", short(value), short(last))
         }

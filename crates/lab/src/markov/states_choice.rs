@@ -117,6 +117,7 @@ fn wrong(text: &str, why: &str) -> LabError {
 
 fn absolute(delay: [i64; 3], window: [i64; 3]) -> Result<States, LabError> {
     let whole = |thousandths: i64| {
+        // All ranges are read in thousandths; here they stand for whole milliseconds and packets.
         let value = u32::try_from(thousandths / 1000).ok().filter(|_| thousandths % 1000 == 0);
         value.ok_or_else(|| LabError::invalid("absolute states are whole numbers, 0 or more"))
     };

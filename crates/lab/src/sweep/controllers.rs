@@ -93,6 +93,8 @@ fn multiplied(at: usize, table: &Map<String, Value>) -> Result<Vec<Written>, Lab
         }
         let is_swept = matches!(given, Value::Array(_) | Value::Object(_));
         let with = |(text, swept): &Written, value: &String| {
+            // The name may come with parameters of its own, as `verus:r=2` does; others follow
+            // behind a comma.
             let mark = if text.contains(':') { ',' } else { ':' };
             let mut swept = swept.clone();
             if is_swept {

@@ -222,6 +222,7 @@ impl SweepFolder {
         let root = &self.root;
         self.manifest
             .parts
+            // By the hash: a file of the same name and length may be another sweep's, or damaged.
             .retain(|part| hash_of(&root.join(&part.file)) == Some(part.blake3.clone()));
         self.manifest.complete = self.is_complete();
     }
@@ -328,6 +329,7 @@ impl SweepFolder {
         let file = format!("part-{partition:05}.parquet");
         let bytes = write_run_table(Vec::new(), table).map_err(LabError::failed)?;
         write_atomically(&self.root.join(&file), &bytes).map_err(LabError::failed)?;
+        // The column is null where a run has figures.
         let errors = table.column_by_name("error").map_or(0, |of| of.len() - of.null_count());
         let part = SweepPart {
             file,
@@ -416,6 +418,7 @@ fn read_manifest(root: &Path) -> Result<Option<SweepManifest>, LabError> {
     match fs::metadata(&path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(cannot(&path, error)),
+        // Before it is read into memory: anyone may have made the folder.
         Ok(facts) if facts.len() > MAX_MANIFEST_BYTES => {
             return Err(LabError::Invalid(format!("{}: is no manifest: too long", path.display())));
         }
@@ -437,6 +440,8 @@ fn read_manifest(root: &Path) -> Result<Option<SweepManifest>, LabError> {
 
 /// Keeps other processes out as long as the folder is open.
 fn lock(root: &Path) -> Result<File, LabError> {
+    // The folder itself: no lock file stays behind, and the system frees it when the process is
+    // killed.
     let folder = File::open(root).map_err(|error| cannot(root, error))?;
     match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(LabError::Failed(format!(
@@ -472,6 +477,8 @@ fn unit_name(cells: CellRange) -> String {
 /// The number of the first cell of a work file.
 fn first_of(name: &str) -> Option<u64> {
     let (first, end) = name.strip_suffix(".parquet")?.split_once('-')?;
+    // Only to tell names of work files from others: a unit may have ended before this cell, and its
+    // rows say where.
     end.parse::<u64>().ok()?;
     first.parse().ok()
 }
@@ -501,6 +508,7 @@ fn read_ids(path: &Path) -> Result<Vec<String>, LabError> {
     let file = File::open(path).map_err(|error| cannot(path, error))?;
     let reader = ParquetRecordBatchReaderBuilder::try_new(file);
     let reader = reader.map_err(|error| cannot(path, error))?;
+    // No other column is read: a large folder has many work files, and each row many figures.
     let mask = ProjectionMask::columns(reader.parquet_schema(), ["cell"]);
     let reader = reader.with_projection(mask).build().map_err(|error| cannot(path, error))?;
     let mut ids = Vec::new();

@@ -140,6 +140,8 @@ pub fn run_unit(sweep: &Sweep, cells: CellRange, clock: &WorkClock) -> Result<Un
 /// `None`: stopped by the clock.
 fn run_cell(cell: &Cell, clock: &WorkClock) -> Option<RunRow> {
     let scenario = &cell.scenario;
+    // Here and not when the plan is read: one of many cells that contradicts itself is a row with
+    // an error.
     if let Err(error) = scenario.check().and_then(|()| scenario.check_delivers()) {
         return Some(failed(cell, error.to_string()));
     }

@@ -173,6 +173,8 @@ impl DataSource {
                     flow.write(&buffer[..count]);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Readable a moment ago and empty now, where another program reads the same pipe:
+                // the next turn answers `Later`.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(named(path, &error)),
             }
@@ -253,8 +255,10 @@ impl DataSink {
     /// When it cannot be opened.
     pub fn open(path: &Path) -> Result<Self, SinkError> {
         let opened = if path == Path::new("-") {
+            // Past the buffer of `io::stdout`: what counts as taken has to be in the pipe.
             io::stdout().as_fd().try_clone_to_owned().map(File::from)
         } else if path.metadata().is_ok_and(|facts| !facts.is_file() && !facts.is_dir()) {
+            // A device or a named pipe is written as it is: a file aside would take its place.
             File::options().write(true).open(path)
         } else {
             return Ok(Self::File(Aside::create(path)?));
@@ -345,6 +349,7 @@ impl DataSink {
     /// # Errors
     /// When that fails.
     pub fn commit(&mut self) -> Result<(), SinkError> {
+        // Taken out first: nothing can be written to a file that has its name, or could not get it.
         match std::mem::replace(self, Self::Nowhere) {
             Self::File(aside) => Ok(aside.commit()?),
             _ => Ok(()),
@@ -356,6 +361,7 @@ impl DataSink {
 fn is_writable(file: &File, wait: Timespec) -> io::Result<bool> {
     match poll(&mut [PollFd::new(file, PollFlags::OUT)], Some(&wait)) {
         Ok(ready) => Ok(ready > 0),
+        // A signal, perhaps Ctrl-C: the caller sees to it before it asks again.
         Err(Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
     }

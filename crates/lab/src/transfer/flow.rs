@@ -39,6 +39,7 @@ impl FlowTotals {
                 duplicates: None,
                 acks: None,
                 in_flight: Some(stats.in_flight),
+                // Controllers without a window answer the largest number, which is no figure.
                 cwnd: Some(stats.cwnd).filter(|cwnd| *cwnd != u64::MAX),
             };
         }
@@ -135,6 +136,8 @@ impl TransferFlow {
         }
         self.record.hash = flow.hash();
         let committed = match &mut self.end {
+            // Before the sender hears that it is done: its exit code promises that the file has its
+            // name.
             FlowData::Sink(sink) => sink.commit(),
             FlowData::Source(_) => Ok(()),
         };

@@ -47,6 +47,8 @@ impl OwnKey {
     /// As [`open`](Self::open).
     pub fn open_at(path: PathBuf) -> Result<Self, String> {
         let named = |why: String| format!("your own key {}: {why}", path.display());
+        // Of a link itself: one that leads nowhere counts as a key that cannot be read, and none is
+        // made where it points.
         let is_new = match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 make_whole(&path).map_err(named)?
@@ -106,6 +108,7 @@ pub fn create_key(path: &Path) -> Result<(), String> {
 
 fn write(mut file: File, secret: &[u8]) -> io::Result<()> {
     writeln!(file, "{PREFIX}{}", HEXLOWER.encode_display(secret))?;
+    // On the disk before it is used: a key that a power cut takes away opens nothing any more.
     file.sync_all()
 }
 
@@ -158,6 +161,7 @@ fn parse(text: &[u8]) -> Result<[u8; SECRET_BYTES], String> {
         return Err(format!("{found} characters in place of {right} follow {PREFIX}"));
     }
     let mut secret = [0; SECRET_BYTES];
+    // The place alone is named: a wrong character may still be a part of the secret.
     HEXLOWER_PERMISSIVE.decode_mut(digits, &mut secret).map_err(|error| {
         format!("character {} is no hexadecimal digit", PREFIX.len() + error.error.position + 1)
     })?;

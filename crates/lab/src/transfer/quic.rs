@@ -437,6 +437,8 @@ impl QuicSession<'_, '_> {
         // A socket for each, so that queues that are fair among flows see them apart.
         let endpoint = self.open(any, None).map_err(LabError::failed)?;
         let connecting =
+            // TLS asks for a name. Fingerprints say who the peer is, and `.invalid` is no domain
+            // (RFC 2606).
             endpoint.connect_with(config, to, "cellpace.invalid").map_err(LabError::failed)?;
         self.endpoints.push(endpoint);
         let number = self.next_number();
@@ -658,6 +660,7 @@ impl QuicSession<'_, '_> {
         // The number comes from the peer, and each flow takes a socket here.
         let count = usize::from(count.clamp(1, MAX_FLOWS));
         let QuicMeeting::Connect { to, .. } = &self.plan.meeting else {
+            // The first peer's number holds: later ones could keep the run from ending.
             self.expected.get_or_insert(count);
             return Ok(());
         };
@@ -778,6 +781,7 @@ impl QuicSession<'_, '_> {
                 None => {}
             }
         }
+        // A flow in its handshake has no connection yet that could be closed, only its endpoint.
         if self.flows.values().any(|flow| flow.connection.is_none() && flow.record.ended.is_none())
         {
             for endpoint in &self.endpoints {
@@ -808,6 +812,8 @@ impl LiveFlow {
             let bytes = match self.progress.complete.load(Ordering::Relaxed) {
                 true => payload,
                 false => {
+                    // An estimate until the end: the library tells which packets were acked, and
+                    // not what of the stream.
                     stats.acked_bytes.saturating_sub(PACKET_OVERHEAD * stats.acked).min(payload)
                 }
             };

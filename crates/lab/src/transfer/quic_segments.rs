@@ -101,6 +101,7 @@ impl SegmentWriter {
 
     /// Ends the flow: the last stream is shorter than the others.
     pub(super) async fn finish(&mut self) -> Result<(), SegmentError> {
+        // A full stream says that another follows: an empty one then ends the flow.
         if self.room == 0 {
             self.next_stream().await?;
         }

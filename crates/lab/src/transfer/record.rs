@@ -127,6 +127,7 @@ impl FlowRecord {
                 totals.ip_bytes.saturating_sub(self.last.ip_bytes),
                 now - self.interval_from,
             ),
+            // Totals may fall: a packet that was taken for lost and comes late is lost no longer.
             lost: totals.lost.map(|lost| lost.saturating_sub(self.last.lost.unwrap_or(0))),
             rtt_ms: (count > 0).then(|| round((sum / u64::from(count)).as_millis_f64())),
             in_flight: totals.in_flight,
@@ -157,6 +158,8 @@ impl FlowRecord {
             timeouts: self.last.timeouts,
             rtt_ms_seen: self.is_sender.then(|| self.rtt.summary()),
             min_rtt_ms: self.min_rtt.map(|rtt| round(rtt.as_millis_f64())),
+            // Above the shortest RTT, which takes no clock of the other side: acks may have waited
+            // in that delay, too.
             queue_delay_ms: self.min_rtt.map(|least| above(&self.rtt.summary(), least)),
             duplicates: self.last.duplicates,
             acks: self.last.acks,

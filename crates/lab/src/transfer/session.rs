@@ -476,6 +476,7 @@ fn unreachable(driver: &Driver) -> Option<String> {
 
 /// Returns an address as people write it.
 pub fn shown_address(address: std::net::SocketAddr) -> String {
+    // A socket for both families has IPv4 peers as ::ffff:a.b.c.d, which is not what was typed.
     std::net::SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }
 
