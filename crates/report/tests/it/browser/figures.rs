@@ -574,7 +574,7 @@ fn a_difference_has_the_figures_of_its_json() {
     }
     let difference = ResultDifference::of(&of(&comparison)).unwrap();
     let read = browser.read_page("difference", &difference.page());
-    assert_eq!(read.sentences, [difference.sentence.clone()]);
+    assert_eq!(read.sentences, std::slice::from_ref(&difference.sentence));
     let table = read.table("Differences");
     for (figure, row) in difference.figures.iter().zip(&table.rows) {
         let shown = [&row[1], &row[2]].map(|cell| cell.parse::<f64>().unwrap());
