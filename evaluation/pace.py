@@ -97,7 +97,7 @@ MOVING = [("constant:48mbit", "40ms"), ("constant:48mbit", "random:38ms..42ms/10
           ("constant:12mbit", UPWARDS + "*"),
           ("constant:48mbit", "step:40ms/5s,70ms/5s*"), ("constant:48mbit", "step:30ms/15s,50ms/15s,25ms/15s,60ms/15s"),
           ("lte-driving", "random:40ms..60ms/20ms")]
-MEASURES = ["pace", "bbr", "cubic"]
+MEASURES = ["pace", "bbr"]
 
 
 def alone(cc, trace, rtt, seed=1, seconds=60, skip=2):
@@ -271,7 +271,7 @@ def sharing():
         row("20 and 80 ms on 12 Mbit/s", 0.8,
             lambda cc, start: flow(cc, 'rtt = "20ms"') + flow(cc, *late_in(start, 'rtt = "80ms"'))),
         *(row(f"four on {trace}", None, lambda cc, start: flow(cc, *staggered(start, 4)), trace)
-          for trace in ("lte-driving", "lte-stationary", "5g-midband")),
+          for trace in ("lte-driving", "5g-midband")),
         row("ten on 12 Mbit/s", None, lambda cc, start: flow(cc, *staggered(start, 10))),
         ("multiple of its share that a late comer has, five to ten seconds after its start", "0.8 or more",
          {cc: late(cc) for cc in CCS}),
@@ -346,4 +346,4 @@ def markov():
     pairs = [(runs[at], runs[at + 1]) for at in range(0, len(runs), 2)]
     means = [f"{100 * mean(one['utilization'] for one in side):.0f} % / {mean(map(p95, side)):.0f} ms"
              for side in zip(*pairs)]
-    return table(["", "`pace`", "its table"], [[f"mean of {len(TEST)} traces", *means]])
+    return ", its table ".join(means)
