@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 """Makes the folder of which mdBook makes a book: the pages of docs/, with those that are generated in full.
 
-    python3 evaluation/book.py path/to/cellpace FOLDER
+    python3 evaluation/book.py path/to/cellpace FOLDER CLAIMS
 
 Generated are every field of every JSON document (of the schemas), every parameter of every controller (of
-`cellpace cc`), every claim of a paper with its expected verdict (of papers/), and measurements in full; worked numbers of
+`cellpace cc`), the claims of papers (of the file CLAIMS), and measurements in full; worked numbers of
 specifications (vectors/spec/) stand behind their rules. In the repository these pages are short or absent.
 """
 import json
 import shutil
 import sys
-import tomllib
 from pathlib import Path
 
 import above_tcp
@@ -104,22 +103,6 @@ Microseconds of CPU time per packet (and beside the cost with one flow), by the 
 """ + "\n".join(f"## {title}\n\n{text}" for title, text in above_tcp.full_tables().items())
 
 
-def claims():
-    """The page of claims, with the reason of each verdict."""
-    parts = ["""# Claims of papers
-
-Every figure, table and claim of the papers with the verdict that `cellpace paper run` has to give.
-[What the verdicts mean](../how-to/paper.md). `cellpace paper page -o DIR` has a chart and all values of each claim.
-"""]
-    for paper in sorted(path for path in (ROOT / "papers").iterdir() if path.name != "recorded" and path.is_dir()):
-        found = [tomllib.loads(path.read_text()) for path in paper.glob("*.toml") if path.name != "paper.toml"]
-        found = sorted((claim for claim in found if "says" in claim), key=lambda claim: claim.get("order", 0))
-        listed = [[f"`{one['id']}`", *map(cell, (one["where"], one["says"], one["expected"], one.get("because", "")))]
-                  for one in found]
-        parts.append(f"## {paper.name}\n\n" + table(["id", "where", "the paper says", "verdict", "why"], listed))
-    return "\n".join(parts)
-
-
 def specifications(pages):
     """Puts the worked numbers of vectors/spec/ back behind each specification."""
     for numbers in sorted((ROOT / "vectors" / "spec").glob("*.md")):
@@ -140,7 +123,7 @@ def main():
     for name, write in {"schemas": schemas, "controllers": controllers}.items():
         page = pages / "reference" / f"{name}.md"
         page.write_text(write(page.read_text()))
-    (pages / "validation" / "papers.md").write_text(claims())
+    (pages / "validation" / "papers.md").write_text(Path(sys.argv[3]).read_text())
     (pages / "validation" / "measured.md").write_text(measured())
     specifications(pages)
     summary = (pages / "SUMMARY.md").read_text()

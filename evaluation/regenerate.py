@@ -13,6 +13,7 @@ original programs from originals.json in CELLPACE_REFERENCE (default: the folder
 traces). What needs those that are missing stays as it is. Every figure in what is written comes from a
 run of the program; nothing is typed in.
 """
+import os
 import re
 import sys
 import tempfile
@@ -25,7 +26,6 @@ import many_flows
 import mdi_evaluation
 import originals
 import pace
-import papers
 import parity
 import profiles
 import quic
@@ -35,6 +35,9 @@ import servers
 import small_requests
 from page_picture import picture
 from program import ROOT, TRACES, call, write
+
+
+PAPER_COUNTS = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "papers" / "counts.md"
 
 
 def readme():
@@ -53,6 +56,11 @@ def mdi():
     return mdi_evaluation.tables() if TRACES else {}
 
 
+def papers():
+    """How many claims have which verdict, as `./dev papers page` has counted."""
+    return {"paper-counts": PAPER_COUNTS.read_text()}
+
+
 # What makes the tables of a part, and what it needs that may be missing.
 PARTS = {
     "readme": (readme, True),
@@ -66,7 +74,7 @@ PARTS = {
     "kernel": (kernel_cost.tables, kernel_cost.RECORDED.is_file()),
     "alcc": (above_tcp.tables, True),
     "many_flows": (many_flows.tables, many_flows.RECORDED.is_file()),
-    "papers": (papers.tables, bool(TRACES)),
+    "papers": (papers, TRACES and PAPER_COUNTS.is_file()),
     "pace": (pace.tables, True),
     "scenarios": (scenarios.tables, True),
     "requests": (small_requests.tables, bool(TRACES)),

@@ -36,7 +36,8 @@ playground() {
 book() {
     compiler; rust; python; build
     have mdbook || cargo install mdbook --locked --quiet --no-default-features --features search
-    python3 evaluation/book.py "$CELLPACE" "$CARGO_TARGET_DIR/book-pages"
+    papers list --markdown >"$CARGO_TARGET_DIR/papers.md"
+    python3 evaluation/book.py "$CELLPACE" "$CARGO_TARGET_DIR/book-pages" "$CARGO_TARGET_DIR/papers.md"
     mdbook build --dest-dir "$CARGO_TARGET_DIR/book" "$CARGO_TARGET_DIR/book-pages"
     say "the book: $CARGO_TARGET_DIR/book/index.html"
 }

@@ -75,6 +75,7 @@ docs() {
     build
     [ "${1:-}" != many_flows ] || python3 evaluation/many_flows.py "$CELLPACE" --record
     [ "${1:-}" != requests ] || python3 evaluation/small_requests.py "$CELLPACE"
+    case "${1:-papers}" in papers) papers page -o "$CARGO_TARGET_DIR/papers" || [ $? = 3 ] ;; esac
     python3 evaluation/regenerate.py "$CELLPACE" "$@"
 }
 

@@ -34,6 +34,21 @@ python_tests() {
         --rootdir "$tests" -p no:cacheprovider "${@:-$tests/tests}")
 }
 
+# papers [ARGUMENT...]: the package papers/ on the Python package with a fast native half.
+papers() {
+    compiler; rust; python
+    python_tools >&2 || die "the papers need Python 3.11 or newer, and numpy"
+    cargo build --quiet --locked --profile wheel -p cellpace-python
+    fast=$CARGO_TARGET_DIR/python/papers
+    native=$CARGO_TARGET_DIR/wheel/lib_native.so
+    rm -rf "$fast"
+    mkdir -p "$fast"
+    cp -r python/cellpace "$fast/"
+    # Results of earlier times are known by its date.
+    cp -p "$native" "$fast/cellpace/_native.abi3.so"
+    PYTHONPATH=$fast:$PWD PYTHONDONTWRITEBYTECODE=1 "$tools/bin/python" -m papers "$@"
+}
+
 # An environment with maturin and what the tests take, made once.
 python_tools() {
     tools=$CARGO_TARGET_DIR/python/tools

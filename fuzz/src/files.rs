@@ -1,4 +1,4 @@
-//! Files that people hand to each other: policies, plans, claims, results; and the paths of URLs.
+//! Files that people hand to each other: policies, plans, results; and the paths of URLs.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -10,7 +10,6 @@ use cellpace_base::{Random, Time};
 use cellpace_cc::Setup;
 use cellpace_cc::policy::PolicyModel;
 use cellpace_lab::sweep::{PlanFiles, Sweep, SweepPlan};
-use cellpace_paper::Claim;
 use cellpace_report::{Document, csv, page};
 use h3_server::Folder;
 use tempfile::TempDir;
@@ -34,15 +33,6 @@ pub fn sweep(bytes: &[u8]) {
     for number in [0, sweep.cells() - 1] {
         assert!(!sweep.id(number).is_empty());
         assert!(sweep.estimate_s(number) >= 0.0);
-    }
-}
-
-/// A claim of a paper.
-pub fn claim(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
-    match Claim::read("fuzz/claim", text) {
-        Ok(claim) => assert_eq!((claim.paper(), &*claim.id), ("fuzz", "fuzz-claim")),
-        Err(error) => assert!(error.to_string().contains("fuzz"), "{error}"),
     }
 }
 

@@ -40,7 +40,7 @@ use cellpace_sim::{AckPolicy, FlowSpec, Scenario, run};
 pub use alcc::{alcc_frames, alcc_hello};
 pub use control::control;
 pub use endpoint::{dial, listen};
-pub use files::{claim, document, parquet, policy, sweep, url_path};
+pub use files::{document, parquet, policy, sweep, url_path};
 pub use live::live;
 pub use on_path::on_path;
 pub use probe::{probe, probe_session};
@@ -75,7 +75,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("live", live),
     ("policy", policy),
     ("sweep", sweep),
-    ("claim", claim),
     ("document", document),
     ("parquet", parquet),
     ("url_path", url_path),

@@ -18,15 +18,15 @@ from cellpace._native import (
     TimeoutEvent,
     __version__,
 )
-from cellpace._paper import Verdicts, claims, paper
+from cellpace._observe import DelayProfile, Observed, observe
 from cellpace._report import Page, report
 from cellpace._results import Results
 from cellpace._scenario import Flow, Scenario, ScenarioFile, TomlValue, simulate
 from cellpace._send import Transfer, send
 from cellpace._sweep import SweepProgress, SweepResults, sweep
 from cellpace._table import Table
-from cellpace._trace import Profile, Trace, TraceLike
-from cellpace._train import train
+from cellpace._trace import Profile, Trace, TraceLike, drive
+from cellpace._train import MarkovTable, Watched, train, watch
 from cellpace._tune import Candidate, Tuning, tune
 
 __all__ = [
@@ -36,13 +36,16 @@ __all__ = [
     "Controller",
     "ControllerInfo",
     "ControllerLike",
+    "DelayProfile",
     "EpochEvent",
     "Flow",
     "InternalError",
     "LossEvent",
     "MarkEvent",
-    "Page",
+    "MarkovTable",
+    "Observed",
     "PacketEvent",
+    "Page",
     "Param",
     "Profile",
     "Results",
@@ -57,12 +60,12 @@ __all__ = [
     "TraceLike",
     "Transfer",
     "Tuning",
-    "Verdicts",
+    "Watched",
     "__version__",
-    "claims",
     "compare",
     "controllers",
-    "paper",
+    "drive",
+    "observe",
     "params",
     "profiles",
     "report",
@@ -71,4 +74,5 @@ __all__ = [
     "sweep",
     "train",
     "tune",
+    "watch",
 ]

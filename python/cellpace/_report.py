@@ -43,7 +43,7 @@ def report(
 ) -> Page:
     """Returns one page of several results: of one kind side by side, others one after the other.
 
-    results: what ``compare``, ``simulate``, ``paper`` and ``send`` return, or files that commands
+    results: what ``compare``, ``simulate`` and ``send`` return, or files that commands
     wrote with ``--json``.
     output: where to write it, too.
     """

@@ -124,6 +124,16 @@ class Trace:
         stats: dict[str, Any] = from_json(self._native.stats())
         return stats
 
+    def predict(self, widths_ms: Iterable[int] = (20, 100)) -> list[dict[str, Any]]:
+        """Returns how well its rate is predicted in windows of these widths, as ``cellpace trace predict --json``
+        writes it: of each width ``predictions`` has ``nrmse`` and ``r2`` of every predictor."""
+        windows: list[dict[str, Any]] = from_json(self._native.predict(list(widths_ms)))["traces"][0]["windows"]
+        return windows
+
+    def scaled(self, factor: float) -> Trace:
+        """Returns the same link at ``factor`` times its rate."""
+        return Trace(self._native.scaled(factor))
+
     def fit(self) -> Profile:
         """Fits a profile, from which other traces like this one can be drawn.
 
@@ -134,6 +144,15 @@ class Trace:
     def save(self, path: str | PathLike[str]) -> None:
         """Writes it in Mahimahi format."""
         self._native.save(fspath(path))
+
+
+def drive(radio: str, *, duration: Quantity | None = None, seed: int = 1) -> Table:
+    """Draws a drive through a radio layer, e.g. ``"radio:highway-700"``.
+
+    Returns a row for each 10 ms: ``position_m``, ``sinr_db``, ``bits_per_symbol`` (2 with QPSK, 4 with 16QAM, 6 with
+    64QAM, 0 while nothing is sent), ``bytes`` that were delivered, and other ``users`` of the cell.
+    """
+    return Table(_native.drive(radio, optional("duration", duration), seed))
 
 
 TraceLike = str | PathLike[str] | Trace

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+# The claims of papers, beside the package.
+sys.path.append(str(Path(__file__).parents[2]))
+
 Program = Callable[..., str]
 
 

@@ -86,21 +86,46 @@ def test_a_table_has_the_programs_bytes(program: Program, tmp_path: Path) -> Non
         cp.train("copa", "umts-driving", tmp_path / "never.mdi", states="levles", duration="5s")
 
 
-def test_claims_are_the_programs(program: Program) -> None:
-    theirs = json.loads(program("paper", "list", "--json", "-"))["claims"]
-    ours = cp.claims().to_dicts()
-    assert [(c["claim"], c["verdict"]) for c in ours] == [(c["id"], c["verdict"]) for c in theirs]
-    with pytest.raises(cp.CellpaceError):
-        cp.claims("no-such-claim")
+def test_teachers_are_watched_once_for_several_tables(tmp_path: Path) -> None:
+    watched = cp.watch("copa", "umts-driving", users=[1, 2], duration="5s")
+    samples = watched.samples(users=[1])
+    assert len(samples) > 500 and set(samples["users"]) == {1}
+    learnt = watched.learn(tmp_path / "two.mdi", users=[2], states="absolute:bin=2ms")
+    assert learnt["samples"] == len(watched.samples(users=[2]))
+    with pytest.raises(cp.CellpaceError, match="users: 3 users were not watched"):
+        watched.samples(users=[3])
+    table = cp.MarkovTable.load(tmp_path / "two.mdi")
+    cells = table.cells()
+    assert cells["count"].sum() == learnt["transitions"] and cells["to_delay"].max() < len(table.delays)
+    assert table.file_bytes == learnt["bytes"] and table.memory_bytes > 0 and len(table.pictures()) == 2
+    (tmp_path / "no.mdi").write_bytes(b"no table")
+    with pytest.raises(cp.CellpaceError, match="no.mdi"):
+        cp.MarkovTable.load(tmp_path / "no.mdi")
 
 
-def test_a_claim_runs_and_has_a_page() -> None:
-    verdicts = cp.paper("verus-sec53-epoch", depth="quick")
-    (claim,) = verdicts.document["claims"]
-    assert claim["id"] == "verus-sec53-epoch" and claim["checks"]
-    assert "verus-sec53-epoch" in repr(verdicts) and "<iframe" in verdicts._repr_html_()
-    with pytest.raises(cp.CellpaceError, match="there are quick, as written, full"):
-        cp.paper("verus-sec53-epoch", depth="deep")  # type: ignore[arg-type]
+def test_runs_are_observed() -> None:
+    scenario = 'trace = "constant:12mbit"\nduration = "10s"\n[[flow]]\ncc = "verus:r=2"\n'
+    seen = cp.observe(scenario, seed=3, arrivals=True, profiles=True)
+    arrivals = seen.arrivals_ns
+    assert seen.figures["seed"] == 3 and seen.figures["per_flow"][0]["rtt_ms"] == 40
+    assert len(arrivals) > 5_000 and (arrivals[1:] >= arrivals[:-1]).all()
+    assert [profile.at_s for profile in seen.profiles][:2] == [1, 2] and seen.profiles[-1].curve
+    assert cp.observe(scenario, series=False).arrivals_ns.size == 0
+    with pytest.raises(cp.CellpaceError, match="scenario"):
+        cp.observe("trace = 3")
+
+
+def test_radio_and_predictability_of_traces() -> None:
+    drive = cp.drive("radio:highway-700", duration="20s")
+    assert len(drive) == 2_000 and set(drive["bits_per_symbol"]) <= {0, 2, 4, 6}
+    with pytest.raises(cp.CellpaceError, match="is no radio layer"):
+        cp.drive("lte-driving")
+    trace = cp.Trace.load("umts-driving", duration="30s")
+    (windows,) = trace.predict([100])
+    assert windows["width_ms"] == 100 and windows["predictions"][0]["nrmse"] > 0
+    with pytest.raises(cp.CellpaceError, match="widths_ms"):
+        trace.predict([0])
+    assert trace.scaled(0.5).mean_mbps == pytest.approx(trace.mean_mbps / 2, rel=0.02)
 
 
 def test_pages_are_whole_and_name_what_was_run(tmp_path: Path) -> None:

@@ -68,7 +68,6 @@ mod mdi;
 mod options;
 mod output;
 mod outputs;
-mod paper;
 mod path_options;
 mod privileges;
 mod probe;
@@ -151,9 +150,6 @@ enum Command {
     Kernel(kernel::KernelCommand),
     /// Put connections of programs that cannot be preloaded under a controller, by the kernel driver
     Attach(Box<attach::AttachArgs>),
-    /// Figures, tables and claims of papers as scenarios with verdicts
-    #[command(subcommand)]
-    Paper(paper::PaperCommand),
     /// Measure a path: delay, bursts, predictability, or its trace
     Probe(probe::ProbeArgs),
     /// Print what a shell needs to complete commands and options
@@ -216,7 +212,6 @@ fn run_command(command: Command) -> Result<ExitCode, CommandError> {
         Command::Experiment(command) => experiment::run(&command),
         Command::Kernel(command) => kernel::run(&command),
         Command::Attach(args) => attach::run(&args),
-        Command::Paper(command) => paper::run(&command),
         Command::Probe(args) => probe::run(&args),
         Command::Completions(args) => documents::print_completions(&args, Cli::command()),
         Command::ManPages(args) => documents::write_man_pages(&args, Cli::command()),

@@ -8,8 +8,8 @@ mod describe;
 mod error;
 mod events;
 mod gym;
+mod observe;
 mod own;
-mod papers;
 mod report;
 mod results;
 mod runs;
@@ -37,9 +37,9 @@ mod _native {
     #[pymodule_export]
     use crate::gym::{Environments, check_policy};
     #[pymodule_export]
-    use crate::papers::{check_claims, claims};
+    use crate::observe::observe;
     #[pymodule_export]
-    use crate::report::page;
+    use crate::report::{interval, page, short};
     #[pymodule_export]
     use crate::results::Results;
     #[pymodule_export]
@@ -47,9 +47,9 @@ mod _native {
     #[pymodule_export]
     use crate::table::ArrowTable;
     #[pymodule_export]
-    use crate::trace::Trace;
+    use crate::trace::{Trace, drive, trace_period_s};
     #[pymodule_export]
-    use crate::training::train;
+    use crate::training::{MarkovTable, Watched, watch};
     #[pymodule_export]
     use crate::transfer::send;
 

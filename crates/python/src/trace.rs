@@ -4,19 +4,22 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, UInt32Array};
-use cellpace_base::parse_span;
+use cellpace_base::{Span, parse_span};
 use cellpace_lab::trace::{
-    TableOptions, TraceFigures, TraceFormat, load_trace, preview, trace_of_rates,
+    TableOptions, TraceFigures, TraceFormat, load_trace, predict_json, predict_trace, preview,
+    scale_trace, trace_of_rates,
 };
-use cellpace_lab::{FieldError, open_file, shown_name};
+use cellpace_lab::{FieldError, open_file, shown_name, trace_files};
 use cellpace_path::TraceSpec;
 use cellpace_path::fit::fit;
+use cellpace_path::radio::RadioSample;
+use cellpace_path::radio::rate::Modulation;
 use cellpace_path::schedule;
 use cellpace_report::{indented, write_atomically};
 use pyo3::prelude::*;
 
 use crate::error::{Failure, refused, without_python};
-use crate::results::floats;
+use crate::results::{floats, integers};
 use crate::table::ArrowTable;
 
 /// Opportunities of 1500 bytes, over and over.
@@ -117,6 +120,23 @@ impl Trace {
         py.detach(|| indented(&TraceFigures::of(&self.name, &self.trace)))
     }
 
+    /// How well its rate is predicted in windows of these widths in ms, as `cellpace trace predict
+    /// --json` writes it.
+    fn predict(&self, py: Python<'_>, widths_ms: Vec<u32>) -> PyResult<String> {
+        if widths_ms.contains(&0) {
+            return Err(refused("widths_ms: at least 1 ms"));
+        }
+        let widths: Vec<Span> =
+            widths_ms.into_iter().map(|width| Span::from_millis(width.into())).collect();
+        Ok(py.detach(|| predict_json(&[predict_trace(&self.name, &self.trace, &widths)])))
+    }
+
+    /// The same link at a rate that is `factor` times as large.
+    fn scaled(&self, factor: f64) -> PyResult<Self> {
+        let trace = scale_trace(&self.trace, factor).map_err(refused)?;
+        Ok(Self { name: format!("{}*{factor}", self.name), trace: Arc::new(trace) })
+    }
+
     /// The profile of the trace as text.
     fn fit(&self, py: Python<'_>) -> PyResult<String> {
         without_python(py, || {
@@ -133,5 +153,56 @@ impl Trace {
         let mut text = Vec::new();
         self.trace.write(&mut text).map_err(refused)?;
         write_atomically(Path::new(path), &text).map_err(refused)
+    }
+}
+
+/// After how many seconds a trace in its written form repeats; `None`: it has no end.
+#[pyfunction]
+pub(crate) fn trace_period_s(text: &str) -> PyResult<Option<f64>> {
+    let spec = TraceSpec::parse(text, &mut trace_files()).map_err(refused)?;
+    Ok(spec.period().map(Span::as_secs_f64))
+}
+
+/// A drive through a radio layer: a row for each 10 ms.
+#[pyfunction]
+pub(crate) fn drive(
+    py: Python<'_>,
+    text: String,
+    duration: Option<String>,
+    seed: u64,
+) -> PyResult<ArrowTable> {
+    let drawn = without_python(py, move || {
+        let duration = duration.as_deref().map(parse_span).transpose();
+        let duration = FieldError::of("duration", duration)?;
+        let drawn = cellpace_lab::trace::drive(&text, duration, seed);
+        let drawn = drawn.map_err(|error| Failure::Refused(error.to_string()))?;
+        drawn.ok_or_else(|| Failure::Refused(format!("trace: `{text}` is no radio layer")))
+    })?;
+    let samples = drawn.samples();
+    let float = |value: fn(&RadioSample) -> f32| {
+        floats(samples.iter().map(move |sample| f64::from(value(sample))))
+    };
+    let integer = |value: fn(&RadioSample) -> u32| {
+        integers(samples.iter().map(move |sample| u64::from(value(sample))))
+    };
+    ArrowTable::new(
+        "cellpace.drive/1",
+        vec![
+            ("position_m", float(|sample| sample.position_m)),
+            ("sinr_db", float(|sample| sample.sinr_db)),
+            ("bits_per_symbol", integer(|sample| bits_per_symbol(sample.modulation()))),
+            ("bytes", integer(|sample| sample.bytes)),
+            ("users", integer(|sample| sample.users.into())),
+        ],
+    )
+}
+
+/// 0: nothing is sent.
+const fn bits_per_symbol(modulation: Modulation) -> u32 {
+    match modulation {
+        Modulation::None => 0,
+        Modulation::Qpsk => 2,
+        Modulation::Qam16 => 4,
+        Modulation::Qam64 => 6,
     }
 }

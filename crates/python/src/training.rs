@@ -1,13 +1,18 @@
 //! Markov tables learnt from controllers.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use cellpace_base::parse_span;
+use cellpace_cc::MAX_FILE_BYTES;
 use cellpace_lab::{
-    FieldError, LabError, LoggedRun, StatesChoice, Training, WorkSink, check_name, learn,
-    trace_files, trace_source,
+    FieldError, LabError, LoggedRun, ModelPictures, StatesChoice, Training, WorkSink, check_name,
+    learn, trace_files, trace_source,
 };
-use cellpace_mdi::About;
+use cellpace_mdi::{
+    About, Counts, Empty, Flat, LoggedFlows, Model, OutOfRange, Sample, Table, TableShape,
+    TransitionCount, TransitionMatrix,
+};
 use cellpace_report::write_atomically;
 use cellpace_sim::Scenario;
 use pyo3::exceptions::PyKeyboardInterrupt;
@@ -17,39 +22,45 @@ use serde_json::json;
 use crate::compare::{ControllerWish, TraceWish, named_traces, read_path};
 use crate::error::{CellpaceError, Failure, without_python};
 use crate::own::Raised;
+use crate::results::{floats, integers};
 use crate::runs::interrupted;
+use crate::table::ArrowTable;
 
-/// What one call of `train` asks for.
+/// What one call of `watch` asks for.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub(crate) struct Teaching {
+pub(crate) struct Watching {
     cc: String,
     trace: Vec<String>,
     users: Vec<u32>,
-    states: String,
     /// `rtt`, `queue` and `loss` as JSON.
     path: String,
     duration: Option<String>,
     seed: u64,
-    output: String,
     jobs: Option<u16>,
 }
 
-/// Watches a controller, writes its table to a file and returns what was learnt as JSON.
+/// What was logged of a controller.
+#[pyclass(frozen, module = "cellpace._native")]
+pub(crate) struct Watched {
+    about: About,
+    logged: Vec<LoggedFlows>,
+}
+
+/// Watches a controller.
 #[pyfunction]
-pub(crate) fn train(py: Python<'_>, wish: Teaching) -> PyResult<String> {
+pub(crate) fn watch(py: Python<'_>, wish: Watching) -> PyResult<Watched> {
     let path = read_path(&wish.path)?;
     without_python(py, move || {
         let mut files = trace_files();
         FieldError::of("cc", check_name(wish.cc.trim()))?;
         let teacher = ControllerWish::Text(wish.cc.clone()).spec(&Raised::default())?;
-        let states: StatesChoice = FieldError::of("states", wish.states.parse())?;
         let duration = wish.duration.as_deref().map(parse_span).transpose();
         let traces: Vec<TraceWish> = wish.trace.iter().cloned().map(TraceWish::Text).collect();
         let training = Training {
             teacher,
             traces: named_traces(&traces, &mut files)?,
-            users: wish.users.clone(),
+            users: wish.users,
             duration: FieldError::of("duration", duration)?,
             path: Scenario { seed: wish.seed, ..path.conditions(&mut files)? },
         };
@@ -58,9 +69,6 @@ pub(crate) fn train(py: Python<'_>, wish: Teaching) -> PyResult<String> {
         let mut scenario = format!("--rtt {rtt} --queue {queue} --loss {loss} --acks every");
         if let Some(duration) = training.duration {
             scenario += &format!(" --duration {duration}");
-        }
-        if let Some(rejoin) = states.rejoin() {
-            scenario += &format!(" --rejoin {rejoin}");
         }
         let sources = wish.trace.iter().zip(&training.traces);
         let sources = sources.map(|(text, trace)| trace_source(text, Some(&trace.spec)));
@@ -71,29 +79,154 @@ pub(crate) fn train(py: Python<'_>, wish: Teaching) -> PyResult<String> {
         let about = About { teacher, traces, scenario, seed: wish.seed, ..About::default() };
         let mut signals = TrainingInterrupt::default();
         let logged = training.watch(wish.jobs, &mut signals)?;
-        let Some(logged) = logged else {
-            let stopped = || PyKeyboardInterrupt::new_err("interrupted; nothing is saved");
-            return Err(signals.0.unwrap_or_else(stopped).into());
-        };
-        let lesson = learn(about, &logged, &states)?;
-        let bytes = lesson.model.to_bytes();
-        let written = write_atomically(Path::new(&wish.output), &bytes);
-        written.map_err(|error| CellpaceError::new_err(error.to_string()))?;
-        let counted = lesson.model.combined();
-        Ok::<_, Failure>(
-            json!({
-                "file": wish.output,
-                "bytes": bytes.len(),
-                "teacher": lesson.model.about.teacher,
-                "samples": lesson.model.samples(),
-                "states": lesson.model.states.len(),
-                "transitions": counted.total(),
-                "transitions_seen": lesson.transitions,
-                "cells": counted.cells().len(),
-            })
-            .to_string(),
-        )
+        let stopped = || PyKeyboardInterrupt::new_err("interrupted; nothing is saved");
+        let logged = logged.ok_or_else(|| signals.0.take().unwrap_or_else(stopped))?;
+        Ok(Watched { about, logged })
     })
+}
+
+impl Watched {
+    /// What was logged with these numbers of users; `None`: with all.
+    fn of_users(&self, users: Option<&[u32]>) -> Result<Vec<LoggedFlows>, Failure> {
+        let is_wanted = |flows: &&LoggedFlows| users.is_none_or(|all| all.contains(&flows.users));
+        let is_there = |users: &u32| self.logged.iter().any(|flows| flows.users == *users);
+        match users.into_iter().flatten().find(|users| !is_there(users)) {
+            Some(missing) => {
+                Err(Failure::Refused(format!("users: {missing} users were not watched")))
+            }
+            None => Ok(self.logged.iter().filter(is_wanted).cloned().collect()),
+        }
+    }
+}
+
+#[pymethods]
+impl Watched {
+    /// Writes the table that follows from it to a file and returns what was learnt as JSON.
+    fn learn(
+        &self,
+        py: Python<'_>,
+        output: String,
+        states: String,
+        users: Option<Vec<u32>>,
+    ) -> PyResult<String> {
+        without_python(py, move || {
+            let states: StatesChoice = FieldError::of("states", states.parse())?;
+            let mut about = self.about.clone();
+            if let Some(rejoin) = states.rejoin() {
+                about.scenario += &format!(" --rejoin {rejoin}");
+            }
+            let lesson = learn(about, &self.of_users(users.as_deref())?, &states)?;
+            let bytes = lesson.model.to_bytes();
+            let written = write_atomically(Path::new(&output), &bytes);
+            written.map_err(|error| CellpaceError::new_err(error.to_string()))?;
+            let counted = lesson.model.combined();
+            Ok::<_, Failure>(
+                json!({
+                    "file": output,
+                    "bytes": bytes.len(),
+                    "teacher": lesson.model.about.teacher,
+                    "samples": lesson.model.samples(),
+                    "states": lesson.model.states.len(),
+                    "transitions": counted.total(),
+                    "transitions_seen": lesson.transitions,
+                    "cells": counted.cells().len(),
+                })
+                .to_string(),
+            )
+        })
+    }
+
+    /// The samples: a row for each epoch of each flow.
+    fn samples(&self, users: Option<Vec<u32>>) -> PyResult<ArrowTable> {
+        let logged = self.of_users(users.as_deref())?;
+        let rows = || {
+            let of = |flows: &LoggedFlows| {
+                let users = flows.users;
+                let samples: Vec<Sample> = flows.chains.iter().flatten().copied().collect();
+                samples.into_iter().map(move |sample| (users, sample))
+            };
+            logged.iter().flat_map(of)
+        };
+        ArrowTable::new(
+            "cellpace.samples/1",
+            vec![
+                ("users", integers(rows().map(|(users, _)| users.into()))),
+                ("delay_ms", floats(rows().map(|(_, one)| f64::from(one.delay_us) / 1000.0))),
+                ("window_packets", floats(rows().map(|(_, one)| f64::from(one.window) / 65536.0))),
+            ],
+        )
+    }
+}
+
+/// A Markov table as it is in its file.
+#[pyclass(frozen, module = "cellpace._native")]
+pub(crate) struct MarkovTable {
+    model: Model,
+    counts: Counts,
+}
+
+#[pymethods]
+impl MarkovTable {
+    #[staticmethod]
+    fn load(py: Python<'_>, path: String) -> PyResult<Self> {
+        without_python(py, move || {
+            let refused = |why: &dyn Display| Failure::Refused(why.to_string());
+            let bytes = trace_files().bytes(&path, MAX_FILE_BYTES);
+            let model = Model::from_bytes(&bytes.map_err(|error| refused(&error))?);
+            let model = model.map_err(|error| refused(&format_args!("{path}: {error}")))?;
+            let counts = model.combined();
+            Ok(Self { model, counts })
+        })
+    }
+
+    /// The delays that it distinguishes, in the measure of its states.
+    fn delays(&self) -> Vec<f64> {
+        let states = self.model.states;
+        (0..states.delays()).map(|delay| states.delay_value(delay)).collect()
+    }
+
+    /// The windows that it distinguishes.
+    fn windows(&self) -> Vec<f64> {
+        let states = self.model.states;
+        (0..states.windows()).map(|window| states.window_value(window)).collect()
+    }
+
+    /// The transitions that were seen, by the places of delays and windows.
+    fn cells(&self) -> PyResult<ArrowTable> {
+        let (states, cells) = (self.model.states, self.counts.cells());
+        let column = |value: &dyn Fn(&TransitionCount) -> u64| integers(cells.iter().map(value));
+        ArrowTable::new(
+            "cellpace.transitions/1",
+            vec![
+                ("from_delay", column(&|cell| states.delay_of(cell.from).into())),
+                ("from_window", column(&|cell| states.window_of(cell.from).into())),
+                ("to_delay", column(&|cell| states.delay_of(cell.to).into())),
+                ("to_window", column(&|cell| states.window_of(cell.to).into())),
+                ("count", column(&|cell| cell.count)),
+            ],
+        )
+    }
+
+    /// Bytes of the form in which the kernel and other runtimes have it in memory.
+    #[getter]
+    fn memory_bytes(&self) -> usize {
+        let flat = Flat {
+            table: Table::new(self.model.states, &self.counts, TableShape::default()),
+            epoch_us: self.model.about.epoch_us,
+            empty: Empty::default(),
+            out_of_range: OutOfRange::default(),
+            loss_factor: 0,
+        };
+        flat.to_bytes().len()
+    }
+
+    /// Its matrix as a picture, whole and enlarged, as JSON.
+    fn pictures(&self) -> String {
+        let states = self.model.states;
+        let matrix = TransitionMatrix::new(&states, &self.counts);
+        let pictures = ModelPictures { name: &self.model.about.teacher, states, matrix: &matrix };
+        json!(pictures.overview_and_zoom(None).map(|map| map.thinned())).to_string()
+    }
 }
 
 /// Stops the watching on Ctrl-C.

@@ -47,7 +47,6 @@ mod mdi_show;
 #[cfg(target_os = "linux")]
 mod metrics;
 mod packaging;
-mod paper;
 #[cfg(target_os = "linux")]
 mod parity;
 #[cfg(target_os = "linux")]

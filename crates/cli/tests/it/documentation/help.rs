@@ -28,7 +28,7 @@ for i in 1 2 3 4 5 6 7 8 9; do
 done"#;
 
 /// Examples that are not run, and why.
-const NOT_RUN: [(&str, &str); 8] = [
+const NOT_RUN: [(&str, &str); 7] = [
     ("cellpace kernel install", "changes the kernel of this machine; tests/it/kernel.rs does it"),
     ("cellpace kernel remove", "changes the kernel of this machine; tests/it/kernel.rs does it"),
     (
@@ -36,7 +36,6 @@ const NOT_RUN: [(&str, &str); 8] = [
         "needs a controller in the kernel; tests/it/kernel_native.rs does it",
     ),
     ("cellpace attach", "needs the kernel driver; tests/it/attach.rs does it"),
-    ("cellpace paper record", "measures for minutes, in the repository"),
     (" there:", "needs another computer"),
     ("//there:", "needs another computer"),
     ("fpath", "is written for zsh"),

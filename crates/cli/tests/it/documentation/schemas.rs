@@ -11,7 +11,7 @@ use super::pages;
 use super::session::{self, User};
 
 /// Commands that write every document; each writes `NAME` or `NAME-...`, where NAME is a schema's.
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 22] = [
     "cellpace attack --cc vegas --against copa --rate 1mbit..2mbit --budget 24 --json attack.json",
     "cellpace compare --cc verus --cc copa --repeat 2 --duration 5s --json compare-repeat.json",
     "cellpace report compare-repeat.json --diff --json difference.json",
@@ -26,8 +26,6 @@ const COMMANDS: [&str; 24] = [
     "cellpace mdi train --cc copa --trace lte-driving --users 1 --duration 20s -o copa.mdi",
     "cellpace mdi show copa.mdi --json mdi-show.json",
     "cellpace kernel status --json kernel.json",
-    "cellpace paper list --json paper-list.json",
-    "cellpace paper run --quick verus-sec53-epoch verus-sec7-sproutcap --json paper.json",
     "cellpace recv --once --json transfer-recv.json & server=$!; sleep 0.2",
     "cellpace send 127.0.0.1 --bytes 1MB --json transfer-send.json --events events-udp.jsonl; wait $server",
     "cellpace probe --listen 5261 & sleep 0.2",

@@ -1,3 +1,0 @@
-//! The claim files and the conditions of recordings that come with the program.
-
-include!(concat!(env!("OUT_DIR"), "/embedded.rs"));

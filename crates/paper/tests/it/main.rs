@@ -1,6 +1,0 @@
-//! Tests of `cellpace-paper` from outside: each module is one subject.
-
-// The clippy setting for tests covers test functions, not what they call.
-#![allow(clippy::unwrap_used)]
-
-mod claims;

@@ -1,0 +1,1 @@
+"""Claims of papers as functions, and what runs them: ``python -m papers --help``."""

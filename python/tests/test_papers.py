@@ -1,0 +1,222 @@
+"""Claims of papers: all of them load, some run, and what runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from papers import charts, figures, recordings, runner, scenarios
+from papers.__main__ import main
+from papers.claims import Check, Claim, Result, Run, all_claims, select, verdict_of
+from papers.figures import NUMBER, TIME, Figures, Margin, Row, WrongClaim, ms
+from papers.pages import HEADLINES, count_rows, write_pages
+from papers.traces import Traces
+
+SOURCES = Path(__file__).parents[2]
+QUICK = runner.Options("quick")
+TRACES = Path(os.environ.get("CELLPACE_TRACES", "/"))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results of the tests, not of who runs them."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("CELLPACE_TRACES", raising=False)
+
+
+def made(**asked: Any) -> Claim:
+    """A claim with one run."""
+    claim = Claim(f"made-{asked.get('trace', 'up')}", "here", "A window fills a link.", "text", "virtual", "reproduced")
+    claim.run("alone", **asked)
+    return claim
+
+
+def windows(trace: str, **more: Any) -> Claim:
+    """A claim with a run at two windows."""
+    sweep = {"window": ["20pkts", "40pkts"]}
+    return made(trace=trace, cc="fixed:cwnd={window}", rtt="40ms", duration="5s", sweep=sweep, **more)
+
+
+def test_all_claims_load_and_are_counted_in_the_docs() -> None:
+    claims = all_claims()
+    ids = [claim.id for claim in claims]
+    assert len(ids) == len(set(ids))
+    assert sorted(HEADLINES) == sorted(claim.id for claim in claims if claim.headline)
+    page = (SOURCES / "docs" / "validation" / "README.md").read_text(encoding="utf-8")
+    _, rows = count_rows([runner.Outcome(claim, claim.expected, claim.expected) for claim in claims])
+    for row in rows:
+        assert f"| {' | '.join(map(str, row))} |" in page
+
+
+def test_the_tests_that_stand_for_components_are_there() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for path in (SOURCES / "crates").rglob("*.rs"))
+    for claim in all_claims():
+        for name in claim.tests:
+            assert f"fn {name}" in sources, f"{claim.id}: no test begins with {name}"
+
+
+def test_every_run_has_scenarios_without_traces(tmp_path: Path) -> None:
+    for claim in all_claims():
+        for run in claim.runs.values():
+            if {"recording", "train"} & set(run.asked):
+                continue
+            cells = list(scenarios.cells_of(run.asked, "quick", Traces(None, tmp_path)))
+            assert cells and all("{" not in cell.text.split("[[flow]]")[0] for cell in cells[:1]), claim.id
+
+
+def test_claims_run_without_traces_and_have_pages(tmp_path: Path) -> None:
+    claims = select(all_claims(), ["verus-sec53-epoch", "alcc-fig2", "verus-fig15", "highway-pep"])
+    outcomes = runner.run([claims[0], *[c for c in claims if c.id != claims[0].id]], QUICK)
+    assert all(outcome.unrun in (None, "needs traces") for outcome in outcomes)
+    assert all(outcome.results for outcome in outcomes if outcome.claim.checks and outcome.unrun is None)
+    write_pages(outcomes, "quick", tmp_path)
+    for paper in ("alcc", "verus", "highway", "index"):
+        assert (tmp_path / f"{paper}.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.skipif("CELLPACE_TRACES" not in os.environ, reason="CELLPACE_TRACES names no traces")
+def test_claims_on_recorded_traces_have_their_verdicts() -> None:
+    claims = select(all_claims(), ["verus-fig1", "verus-fig5"])
+    outcomes = runner.run(claims, runner.Options("as written", TRACES))
+    assert [outcome.verdict for outcome in outcomes] == [claim.expected for claim in claims]
+
+
+def test_runs_have_a_value_for_each_place_and_are_kept() -> None:
+    claim = windows("constant:12mbit")
+    claim.runs["alone"].core("full", lambda run: run["throughput_mbps"].at(window="40pkts").mean() >= 11 * figures.mbit)
+    claim.runs["alone"].chart("bars", lambda run: run["queue_delay_ms.p95"].mean("seed", "start"), x="window")
+    (outcome,) = runner.run([claim], QUICK)
+    assert outcome.verdict == "reproduced" and outcome.is_expected and not outcome.on_generated_traces
+    values = claim.runs["alone"]["throughput_mbps"]
+    assert values.axes == ("trace", "cc", "window", "start", "seed")
+    assert values.rows[0].value == pytest.approx(6e6, rel=0.05)
+    (chart,) = charts.charts(claim)
+    assert chart["names"] == ["20pkts", "40pkts"] and chart["unit"] == "queue delay p95 (ms)"
+    again = windows("constant:12mbit")
+    runner.run([again], QUICK)
+    assert again.runs["alone"]["throughput_mbps"].rows[1].value == values.rows[1].value
+    with pytest.raises(WrongClaim, match="no run has `queue_dealy_ms.p95`"):
+        claim.runs["alone"]["queue_dealy_ms.p95"]
+
+
+def test_a_claim_that_cannot_run_leaves_the_others_their_figures(tmp_path: Path) -> None:
+    needs = windows("city-drive")
+    needs.needs_traces = True
+    outcomes = runner.run([needs, windows("constant:12mbt"), windows("constant:12mbit")], QUICK)
+    assert outcomes[0].unrun == "needs traces" and outcomes[0].is_expected
+    assert outcomes[1].has_failed and "run alone" in str(outcomes[1].unrun)
+    assert outcomes[2].unrun is None
+    (missing,) = runner.run([windows("city-drive")], runner.Options("quick", tmp_path))
+    assert missing.unrun == "needs traces"
+    (generated,) = runner.run([windows("city-drive")], QUICK)
+    assert generated.on_generated_traces and generated.shown == "reproduced, on generated traces"
+
+
+def test_tables_are_trained_and_run() -> None:
+    claim = made(trace="constant:12mbit", cc="mdi:model=train.still,users=1", rtt="40ms", duration="5s")
+    claim.train("still", teacher="fixed:cwnd=20pkts", traces=["constant:12mbit"], users=[1])
+    claim.run("table", train="still")
+    (outcome,) = runner.run([claim], QUICK)
+    assert outcome.unrun is None
+    assert claim.runs["table"]["table.samples"].rows[0].value > 100 and len(claim.runs["table"].maps("zoom")) == 1
+    assert claim.runs["alone"]["throughput_mbps"].rows[0].value == pytest.approx(6e6, rel=0.2)
+
+
+def result(setup: str, level: str, passed: bool, noise: bool = False, decides: bool = False) -> Result:
+    run = Run(made(scenario=""), "r", setup, "", decides, {})
+    return Result(Check("", level, run, lambda run: run["jain"]), passed, noise, "", "", "")
+
+
+def test_verdicts_follow_the_levels_and_the_printed_set_up_decides() -> None:
+    core, full = (result("printed", level, False) for level in ("core", "full"))
+    passed = result("printed", "core", True)
+    assert verdict_of([passed]) == "reproduced" and verdict_of([passed, full]) == "in part"
+    assert verdict_of([core]) == "refuted"
+    assert verdict_of([result("printed", "core", False, noise=True)]) == "in part"
+    assert verdict_of([core, result("inferred", "core", True)]) == "in part"
+    assert verdict_of([core, result("inferred", "core", True, decides=True)]) == "reproduced"
+    assert verdict_of([core, result("ours", "core", True)]) == "refuted"
+
+
+def of(**values: float) -> Figures:
+    return Figures(TIME, ["cc"], [Row((cc,), value, {}) for cc, value in values.items()], "delay")
+
+
+def test_figures_are_joined_where_their_places_are_the_same() -> None:
+    delay, other = of(copa=0.02, bbr=0.05), of(bbr=0.1, copa=0.1)
+    ratio = delay / other
+    assert ratio.unit == NUMBER and [row.value for row in ratio.rows] == pytest.approx([0.2, 0.5])
+    worst = (delay <= 40 * ms).all().rows[0]
+    assert worst.value == 0 and worst.margin == Margin(0.05, 0.04, TIME, ("bbr",))
+    assert delay.at(cc="copa").axes == () and delay.without(cc="copa").mean().rows[0].value == 0.05
+    with pytest.raises(WrongClaim, match="units do not fit: a time and a number"):
+        delay <= 3
+    with pytest.raises(WrongClaim, match="selects nothing of delay"):
+        delay.at(cc="cubic")
+    with pytest.raises(WrongClaim, match="no axis `trace`; there are cc"):
+        delay.mean("trace")
+    with pytest.raises(WrongClaim, match="write & and"):
+        bool(delay <= 40 * ms)
+
+
+def test_starts_are_spread_over_the_trace() -> None:
+    assert scenarios.starts_ms({"starts": 3, "duration": "60s"}, "as written", 300.0) == [0, 120_000, 240_000]
+    assert scenarios.starts_ms({"starts": 3, "duration": "290s"}, "as written", 300.0) == [0, 100_000, 200_000]
+    assert scenarios.starts_ms({"starts": ["3s", "9s"]}, "quick", None) == [3_000]
+    assert len(scenarios.starts_ms({"starts": 3, "duration": "60s"}, "full", 300.0)) == 10
+
+
+def repository(folder: Path, script: str, axes: str = '["driver", "trace"]') -> Path:
+    """A repository whose experiment is a shell script."""
+    (folder / "evaluation").mkdir()
+    (folder / "papers" / "recorded").mkdir(parents=True)
+    (folder / "measure.sh").write_text(script)
+    (folder / "figures.json").write_text(
+        '{"cells": {"gate/city": {"throughput": {"runs": [1, 3]}, "minutes": [4, 2]}}}'
+    )
+    (folder / "evaluation" / "recordings.toml").write_text(
+        f'[made]\nfile = "figures.json"\ntable = "cells"\naxes = {axes}\nplaces = {{ city = "city-drive" }}\n'
+        'fields.throughput_mbps = "throughput"\ncommand = "sh measure.sh CELLPACE OUT.json"\nconditions = "none"\n'
+    )
+    return folder
+
+
+def test_what_is_measured_is_stored_with_its_conditions_and_read_again(tmp_path: Path) -> None:
+    script = """test "$1" = /the/program && echo '{"cells": {"gate/city": {"throughput": {"runs": [7]}}}}' > "$2" """
+    root = repository(tmp_path, script)
+    one = recordings.recordings(root)["made"]
+    rows = one.field("throughput_mbps").rows
+    assert [(row.places, row.value) for row in rows] == [
+        (("gate", "city-drive", "4"), 1e6),
+        (("gate", "city-drive", "2"), 3e6),
+    ]
+    assert one.places("run") == ["4", "2"] and len(one.field("throughput_mbps", ("run", "2")).rows) == 1
+    assert "figures.json, papers/recorded/made.json" in recordings.record(one, "/the/program")
+    recordings.recordings.cache_clear()
+    again = recordings.recordings(root)["made"]
+    assert again.field("throughput_mbps").rows[0].value == 7e6
+    assert again.note in ("", " (invalid)") and "Linux" in again.machine
+    conditions = root / "papers" / "recorded" / "made.json"
+    conditions.write_text(json.dumps(json.loads(conditions.read_text()) | {"description": "another"}))
+    recordings.recordings.cache_clear()
+    assert recordings.recordings(root)["made"].note == " (stale)"
+    recordings.recordings.cache_clear()
+
+
+def test_what_fails_while_measuring_is_named_and_nothing_is_stored(tmp_path: Path) -> None:
+    one = recordings.recordings(repository(tmp_path, "exit 3"))["made"]
+    with pytest.raises(WrongClaim, match="ended with 3"):
+        recordings.record(one, "/the/program")
+    assert not list((tmp_path / "papers" / "recorded").iterdir())
+
+
+def test_the_command_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "verus-fgi5"]) == 2
+    assert "did you mean `verus-fig5`" in capsys.readouterr().err
+    assert main(["list", "verus", "--state", "refuted"]) == 0
+    assert "refuted" in capsys.readouterr().out
+    assert main(["show", "verus-table1"]) == 0
+    assert "def table1(c: Claim)" in capsys.readouterr().out
