@@ -6,7 +6,7 @@ page that has them; the text around it is written by hand.
 
 Parts: papers, attacks, quic (real time of evaluation/quic.json), requests (real time of evaluation/small_requests.json), readme, reading (docs/reading-results.md), originals, profiles, mdi, pace,
 parity, alcc, servers and many_flows (the last four of evaluation/parity.json, alcc.json, servers.json and
-many_flows.json, which real time has filled), scenarios. Without one, all.
+many_flows.json, which real time has filled), recorded (profiles, by evaluation/recorded_profiles.py), scenarios. Without one, all.
 
 Real traces come from the folder CELLPACE_TRACES (Mahimahi format, <name>.down), the figures of the
 original programs from originals.json in CELLPACE_REFERENCE (default: the folder `reference` beside the
@@ -30,6 +30,7 @@ import parity
 import profiles
 import quic
 import reading
+import recorded_profiles
 import scenarios
 import servers
 import small_requests
@@ -67,6 +68,7 @@ PARTS = {
     "reading": (reading.tables, True),
     "originals": (originals.tables, TRACES and originals.REFERENCE.is_file()),
     "profiles": (profiles.tables, TRACES),
+    "recorded": (recorded_profiles.fit, bool(TRACES)),
     "mdi": (mdi, True),
     "quic": (quic.tables, bool(TRACES)),
     "parity": (parity.tables, True),

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use cellpace_base::{Random, Time};
 use cellpace_cc::Setup;
 use cellpace_cc::policy::PolicyModel;
+use cellpace_lab::recorded::{read_recorded, read_recorded_capture};
 use cellpace_lab::sweep::{PlanFiles, Sweep, SweepPlan};
 use cellpace_report::{Document, csv, page};
 use h3_server::Folder;
@@ -36,10 +37,16 @@ pub fn sweep(bytes: &[u8]) {
     }
 }
 
-/// A result in JSON, and the page and the table made of it.
+/// A result in JSON or what others recorded, and the page and the table made of it.
 pub fn document(bytes: &[u8]) {
+    if let Ok(document) = read_recorded_capture("fuzz", bytes) {
+        show(document);
+    }
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(document) = Document::read("fuzz", text) {
+        show(document);
+    }
+    if let Some(Ok(document)) = read_recorded("fuzz", text) {
         show(document);
     }
 }

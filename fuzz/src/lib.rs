@@ -90,10 +90,11 @@ const START_WINDOW: u64 = 1_500_000;
 /// A trace file, and what can be done with what was read.
 pub fn trace(bytes: &[u8]) {
     for name in ["fuzz.csv", "fuzz.json", "fuzz.pcap"] {
-        if let Ok(trace) =
+        if let Ok(recording) =
             cellpace_lab::trace::read_trace(name, Box::new(Cursor::new(bytes.to_vec())))
         {
-            assert!(trace.period() >= Span::from_millis(1), "{name}");
+            assert!(recording.trace.period() >= Span::from_millis(1), "{name}");
+            assert!(recording.loss.is_none_or(|loss| (0.0..=1.0).contains(&loss.mean())));
         }
     }
     let Ok(trace) = Trace::read("fuzz", bytes) else { return };

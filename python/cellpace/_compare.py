@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from os import PathLike
 
 from cellpace import _native
 from cellpace._controller import ControllerLike, all_named
@@ -18,9 +19,10 @@ def compare(
     cc: ControllerLike | Iterable[ControllerLike] = ("verus", "copa", "cubic", "bbr"),
     trace: TraceLike | Iterable[TraceLike] = "lte-driving",
     *,
-    rtt: Quantity = "40ms",
+    path: str | PathLike[str] | None = None,
+    rtt: Quantity | None = None,
     queue: str = "droptail:2MB",
-    loss: str = "0%",
+    loss: str | None = None,
     uplink: str | None = None,
     uplink_queue: str = "droptail:2MB",
     uplink_loss: str = "0%",
@@ -46,9 +48,11 @@ def compare(
 
     cc: controllers such as ``"verus:r=2"``, and your own (``Controller``).
     trace: profiles, files, generated traces such as ``"constant:12mbit"``, and ``Trace`` objects.
-    rtt: round-trip delay without queueing.
+    path: rate, RTT and loss at once in place of ``trace``: a table with a column of each, or a profile such
+        as ``"leo-bent-pipe"``.
+    rtt: round-trip delay without queueing; ``None``: that of ``path``, or 40 ms.
     queue: the queue at the bottleneck, e.g. ``"droptail:2MB"``, ``"codel"``.
-    loss: random loss, e.g. ``"1%"``.
+    loss: random loss, e.g. ``"1%"``; ``None``: that of ``path``, or none.
     uplink: trace of the reverse direction; ``None``: unlimited.
     uplink_queue: the queue in front of it.
     uplink_loss: random loss on the way back.
@@ -74,10 +78,13 @@ def compare(
     Raises ``CellpaceError`` with the program's sentence; what a controller raises comes out as it is.
     """
     ccs, traces, seed_list = all_named(cc), native_traces(trace), seeds_of(seeds)
-    path = {
-        "rtt": written("rtt", rtt),
+    if path is not None and trace != "lte-driving":
+        raise _native.CellpaceError("path: has the trace as well; leave one of the two out")
+    conditions = {
+        "path": optional("path", path),
+        "rtt": optional("rtt", rtt),
         "queue": written("queue", queue),
-        "loss": written("loss", loss),
+        "loss": optional("loss", loss),
         "uplink": optional("uplink", uplink),
         "uplink_queue": written("uplink_queue", uplink_queue),
         "uplink_loss": written("uplink_loss", uplink_loss),
@@ -99,7 +106,7 @@ def compare(
         "duration": optional("duration", duration),
         "transfer": optional("transfer", transfer),
         "video": optional("video", video),
-        "path": json.dumps(path),
+        "path": json.dumps(conditions),
         "series": series,
         "jobs": jobs_of(jobs),
     }

@@ -250,3 +250,11 @@ except KeyboardInterrupt:
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_whole_path_has_the_programs_figures(program: Program) -> None:
+    options = ("--cc=copa", "--path=leo-bent-pipe", "--loss=1%", "--from=3s", "--duration=5s")
+    ours = cp.compare("copa", path="leo-bent-pipe", loss="1%", from_="3s", duration="5s")
+    assert without_command(ours.to_json()) == without_command(program("compare", *options, "--json=-"))
+    with pytest.raises(cp.CellpaceError, match="path: has the trace as well"):
+        cp.compare("copa", "lte-stationary", path="leo-bent-pipe")

@@ -24,12 +24,18 @@ use crate::path_options::PathOptions;
   cellpace compare --trace random:10mbit..100mbit/5s --rtt random:10ms..100ms/5s \\
       --loss random:0%..1%/5s --cc verus --cc cubic --repeat 5
   cellpace compare --cc verus --stack builtin --stack noq --stack quinn:cc=cubic --duration 20s
+  cellpace compare --path leo-bent-pipe --cc bbr --cc pace
   cellpace compare --handover 30s/200ms/80ms/lost --cc verus --cc bbr
   cellpace compare --transfer 2MB,count=20,gap=1s --cc cubic --cc bbr")]
 pub(crate) struct CompareArgs {
     /// A trace: a profile (lte-driving, ...), a file in Mahimahi format, or constant:12mbit and
     /// other forms that `cellpace trace list` shows; repeatable
-    #[arg(long = "trace", value_name = "TRACE", default_value = "lte-driving")]
+    #[arg(
+        long = "trace",
+        value_name = "TRACE",
+        default_value = "lte-driving",
+        conflicts_with = "path"
+    )]
     traces: Vec<String>,
     /// A controller, e.g. verus or verus:r=4 (`cellpace cc` lists them); repeatable
     #[arg(long = "cc", value_name = "CC", default_values = ["verus", "copa", "cubic", "bbr"])]
@@ -95,7 +101,11 @@ fn experiment(args: &CompareArgs) -> Result<Experiment, CommandError> {
     let mut files = trace_files();
     let acks = named("--acks", args.acks.parse::<AckPolicy>())?;
     let send_jitter = named("--send-jitter", args.send_jitter.parse::<SendJitterSpec>())?;
-    let traces = named("--trace", NamedTrace::read_all(&args.traces, &mut files))?;
+    let path = args.path.conditions(&mut files)?;
+    let traces = match args.path.link.whole() {
+        Some(text) => vec![NamedTrace::of_path(text, &path)],
+        None => named("--trace", NamedTrace::read_all(&args.traces, &mut files))?,
+    };
     let traces = traces.into_iter().map(|trace| trace.starting_at(args.path.from));
     let transfer = args.transfer.as_deref().map(|text| TransferSpec::parse(text, &mut files));
     Ok(Experiment {
@@ -107,7 +117,7 @@ fn experiment(args: &CompareArgs) -> Result<Experiment, CommandError> {
         transfer: named("--transfer", transfer.transpose())?,
         video: named("--video", args.video.as_deref().map(VideoSpec::read).transpose())?,
         duration: args.path.link.duration,
-        path: Scenario { acks, send_jitter, ..args.path.conditions(&mut files)? },
+        path: Scenario { acks, send_jitter, ..path },
     })
 }
 

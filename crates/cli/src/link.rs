@@ -103,7 +103,9 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, CommandError> {
     if args.files.use_stdout() {
         program.stdout(io::stderr().as_fd().try_clone_to_owned().map_err(CommandError::failed)?);
     }
-    let title = trace.map_or_else(|| "unlimited".to_owned(), cellpace_lab::shown_name);
+    let title = trace
+        .or(args.path.link.whole())
+        .map_or_else(|| "unlimited".to_owned(), cellpace_lab::shown_name);
     let dashboard = args.dashboard.open("link", title.clone(), None, args.verbosity)?;
     let dashboard = dashboard.map(LinkDashboard::new);
     let far = args.far.as_ref().map(|far| shell_command(far));

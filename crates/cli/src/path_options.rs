@@ -6,6 +6,7 @@ use cellpace_path::schedule::TraceFiles;
 use cellpace_path::{DuplexSpec, PATH_FIELDS, PathField, TraceSpec};
 use cellpace_sim::Scenario;
 use clap::error::Error;
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 use crate::error::{CommandError, named};
@@ -50,7 +51,9 @@ impl<const ALL: bool> FromArgMatches for FieldOptions<ALL> {
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
         for field in Self::fields() {
-            let texts = matches.get_many::<String>(field.name);
+            // A default would replace what a recording has.
+            let is_given = matches.value_source(field.name) != Some(ValueSource::DefaultValue);
+            let texts = matches.get_many::<String>(field.name).filter(|_| is_given);
             let texts = texts.into_iter().flatten().cloned().collect();
             self.0.set(field.name, texts).expect("an option for each field, and no other");
         }
@@ -76,6 +79,11 @@ impl<const ALL: bool> BottleneckOptions<ALL> {
     /// A scenario with these options, but no trace, duration or flow yet.
     pub(crate) fn conditions(&self, files: &mut TraceFiles<'_>) -> Result<Scenario, CommandError> {
         Ok(Scenario { seed: self.seed, ..self.path.0.conditions(files)? })
+    }
+
+    /// What gives rate, RTT and loss at once, as it was written.
+    pub(crate) fn whole(&self) -> Option<&str> {
+        self.path.0.texts("path").first().map(String::as_str)
     }
 
     /// The bottleneck as it was written.
@@ -126,9 +134,13 @@ impl PathOptions {
     ) -> Result<Directions, CommandError> {
         let Scenario { mut link, .. } = self.conditions(files)?;
         let length = self.link.duration.unwrap_or(Span::ZERO);
-        link.down.trace = None;
-        if let Some(trace) = trace {
-            let trace = named("--trace", TraceSpec::parse(trace, files))?;
+        let whole = link.down.trace.take().filter(|_| self.link.whole().is_some());
+        if trace.is_some() && whole.is_some() {
+            let why = "--path: has the trace as well; leave one of the two out";
+            return Err(CommandError::usage(why));
+        }
+        let trace = trace.map(|trace| named("--trace", TraceSpec::parse(trace, files)));
+        if let Some(trace) = trace.transpose()?.or(whole) {
             let drawn = trace.starting_at(self.from).drawn(self.link.seed, length);
             let mut handovers = link.down.handovers.clone();
             handovers.extend(drawn.handovers(LONGEST_LINK));

@@ -22,9 +22,11 @@ use crate::output::{check_files, complain, is_stdout, keep_inputs, print, write,
   cellpace report result.json --diff           # Cubic instead of Verus: by how much, how certainly
 
 Results of one kind stand side by side, for example two runs of `cellpace run`; results of several
-kinds one after the other. Of a folder all results are taken, also those of folders in it.")]
+kinds one after the other. What others recorded is read, too: qlog, the reports of iperf3
+(--json), and captures (pcap, pcapng). Of a folder all results are taken, also those of folders in it.")]
 pub(crate) struct ReportArgs {
-    /// What commands wrote with --json, Parquet of --log or --transfers, folders of these (`-`: standard input)
+    /// What commands wrote with --json, Parquet of --log or --transfers, qlog, iperf3's JSON, pcap, folders of these
+    /// (`-`: standard input)
     #[arg(value_name = "FILE", required = true)]
     results: Vec<PathBuf>,
     /// The page to write, one file that works offline (`-`: standard output)

@@ -39,6 +39,11 @@ impl NamedTrace {
         texts.iter().zip(shown_names(texts)).map(read).collect()
     }
 
+    /// The trace of a path whose field `path` has this text.
+    pub fn of_path(text: &str, path: &Scenario) -> Self {
+        Self { name: shown_name(text), spec: path.trace().clone() }
+    }
+
     /// The same trace, begun at `start`; results show a start other than 0.
     #[must_use]
     pub fn starting_at(self, start: Span) -> Self {

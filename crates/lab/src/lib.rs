@@ -22,7 +22,9 @@ mod event_log;
 mod experiment;
 mod files;
 mod markov;
+mod notice;
 mod parallel;
+pub mod recorded;
 mod stack;
 #[cfg(feature = "parquet")]
 pub mod sweep;
@@ -44,5 +46,6 @@ pub use markov::{
     ChainSink, EpochLog, Lesson, LoggedRun, ModelFigures, ModelPictures, SampleFile, StatesChoice,
     Training, check_name, learn, model_to_json, trace_source,
 };
+pub use notice::hand_notices_to;
 pub use parallel::{WorkClock, WorkSink, run_all, simulate, threads};
 pub use stack::StackSpec;

@@ -54,6 +54,18 @@ impl DelaySpec {
         }
     }
 
+    /// The delays of the file `name`, which has more than delays.
+    pub(crate) fn recorded(name: &str, steps: Steps<Span>) -> Self {
+        Self { steps, file: Some(name.to_owned()) }
+    }
+
+    /// The same, begun at `start`, if it comes from a file; what is drawn or written is no recording to
+    /// begin within.
+    pub(crate) fn of_file_starting_at(&self, start: Span) -> Option<Self> {
+        let file = self.file.clone()?;
+        Some(Self { steps: self.steps.starting_at(start), file: Some(file) })
+    }
+
     /// Half of it at every moment: for an RTT of which both directions of a path take half. Two
     /// paths of the same seed draw the same delays at the same times.
     #[must_use]
@@ -64,6 +76,11 @@ impl DelaySpec {
     /// The delay, if it never changes.
     pub fn as_constant(&self) -> Option<Span> {
         self.steps.as_constant()
+    }
+
+    /// How it changes.
+    pub const fn steps(&self) -> &Steps<Span> {
+        &self.steps
     }
 
     /// The mean over time.

@@ -25,6 +25,7 @@
 mod delay;
 mod error;
 pub mod fit;
+pub mod fit_steps;
 #[doc(hidden)]
 pub mod fuzz;
 mod handover;

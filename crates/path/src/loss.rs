@@ -108,6 +108,22 @@ impl LossSpec {
         }
     }
 
+    /// How its probability changes, if it does.
+    pub const fn steps(&self) -> Option<&Steps<f64>> {
+        match self {
+            Self::Changing(steps) | Self::File(_, steps) => Some(steps),
+            Self::None | Self::Independent(_) | Self::Bursts(_) => None,
+        }
+    }
+
+    /// The same, begun at `start` if it comes from a file.
+    pub(crate) fn starting_at(self, start: Span) -> Self {
+        match self {
+            Self::File(file, steps) => Self::File(file, steps.starting_at(start)),
+            other => other,
+        }
+    }
+
     /// Reads a written form; `files` supplies the file it may name.
     ///
     /// # Errors

@@ -7,7 +7,8 @@ use std::fmt::Display;
 
 use cellpace_base::Span;
 
-use crate::schedule::TraceFiles;
+use crate::profile;
+use crate::schedule::{Recording, TraceError, TraceFiles};
 use crate::{
     DelaySpec, FieldError, Handover, ImpairSpec, JitterSpec, LossSpec, QueueSpec, TraceSpec,
 };
@@ -68,11 +69,18 @@ impl DuplexSpec {
         self.down.handovers = handovers;
     }
 
-    /// Begins the traces of both directions at `from`, so that they stay together
-    /// ([`TraceSpec::starting_at`]).
+    /// Begins the traces of both directions at `from`, and RTTs and losses from files with them, so
+    /// that they stay together ([`TraceSpec::starting_at`]). Once: it shifts what was shifted again.
     pub fn start_traces_at(&mut self, from: Span) {
+        if from.is_zero() {
+            return;
+        }
+        if let Some(rtt) = self.down.rtt.of_file_starting_at(from) {
+            self.set_rtt(rtt);
+        }
         for path in [&mut self.down, &mut self.up] {
             path.trace = path.trace.take().map(|trace| trace.starting_at(from));
+            path.loss = std::mem::take(&mut path.loss).starting_at(from);
         }
     }
 
@@ -175,6 +183,20 @@ macro_rules! place {
 
 /// The fields of a path in the order of the cells of a sweep: the first changes most slowly.
 pub const PATH_FIELDS: &[PathField] = &[
+    PathField {
+        name: "path",
+        value_name: "FILE",
+        example: "leo-bent-pipe",
+        help: "Rate, RTT and loss at once, in place of --trace: a table with a column of each (one \
+               of the last two may be missing), or a profile that has them (leo-bent-pipe, \
+               profile:FILE). --rtt and --loss replace its own",
+        can_change: false,
+        ..place!(
+            [down.trace, down.delay, down.rtt, up.delay, up.rtt, down.loss],
+            |link, whole| whole.set(link),
+            WholePath::parse
+        )
+    },
     PathField {
         name: "trace",
         value_name: "TRACE",
@@ -304,6 +326,64 @@ const NO_FIELD: PathField = PathField {
     copy: |_, _| (),
 };
 
+/// Rate, RTT and loss that belong together.
+struct WholePath {
+    trace: TraceSpec,
+    rtt: Option<DelaySpec>,
+    loss: Option<LossSpec>,
+}
+
+/// The RTT of a path that brings none, as that of the field.
+const OTHER_RTT: Span = Span::from_millis(40);
+
+impl WholePath {
+    fn parse(text: &str, files: &mut TraceFiles<'_>) -> Result<Self, crate::PathError> {
+        let text = text.trim();
+        let profile = match text.strip_prefix("profile:") {
+            Some(file) => Some(files.profile(file.trim())?),
+            None => profile::builtin(text),
+        };
+        let whole = match profile {
+            Some(profile) => Self {
+                trace: TraceSpec::parse(text, files)?,
+                rtt: profile.rtt().cloned().map(DelaySpec::from),
+                loss: profile.loss().cloned().map(LossSpec::Changing),
+            },
+            None => Self::recorded(text, files.recording(text)?)?,
+        };
+        if whole.rtt.is_none() && whole.loss.is_none() {
+            let problem = "has a rate and neither RTTs nor losses: give it as the trace".to_owned();
+            return Err(TraceError::Unreadable { name: text.to_owned(), problem }.into());
+        }
+        Ok(whole)
+    }
+
+    fn recorded(name: &str, recording: Recording) -> Result<Self, crate::PathError> {
+        if let Some(problem) = recording.problem {
+            return Err(problem.into());
+        }
+        if let (None, None, Some(header)) = (&recording.rtt, &recording.loss, &recording.header) {
+            let problem = format!(
+                "`{header}` names no column of RTTs or losses, such as rtt_ms or loss_percent: \
+                 without them it is a trace"
+            );
+            return Err(TraceError::line(name, 1, problem).into());
+        }
+        Ok(Self {
+            trace: TraceSpec::recorded(name, recording.trace),
+            rtt: recording.rtt.map(|steps| DelaySpec::recorded(name, steps)),
+            loss: recording.loss.map(|steps| LossSpec::File(name.to_owned(), steps)),
+        })
+    }
+
+    /// Sets all of them, as a copy of the field takes all.
+    fn set(self, link: &mut DuplexSpec) {
+        link.down.trace = Some(self.trace);
+        link.set_rtt(self.rtt.unwrap_or(DelaySpec::constant(OTHER_RTT)));
+        link.down.loss = self.loss.unwrap_or_default();
+    }
+}
+
 fn text_of(error: impl Display) -> String {
     error.to_string()
 }
@@ -348,6 +428,72 @@ mod tests {
                 assert_eq!(link, DuplexSpec::default(), "{}", field.name);
             }
         }
+    }
+
+    #[test]
+    fn a_recording_is_a_whole_path_that_other_fields_change() {
+        use crate::schedule::Trace;
+        use crate::steps::Steps;
+
+        let mut files = TraceFiles::new(|_| Ok(Box::new("".as_bytes()))).read_by(|name, _| {
+            let trace = Trace::from_millis((1..=4).collect()).unwrap();
+            let steps = |text: &str| Steps::parse(text, "rtt").unwrap();
+            let rtt = (name != "rates").then(|| steps("step:20ms/2ms,30ms/2ms"));
+            let loss = (name == "all").then(|| Steps::parse("step:0%/2ms,4%/2ms", "loss").unwrap());
+            Ok(Recording { rtt, loss, ..trace.into() })
+        });
+        let mut read = |fields: &[(&str, &str)]| {
+            let mut link = DuplexSpec::default();
+            for (name, text) in fields {
+                PathField::find(name).unwrap().read(&mut link, text, &mut files)?;
+            }
+            Ok::<_, FieldError>(link)
+        };
+        let mut link = read(&[("path", "all")]).unwrap();
+        assert_eq!(link.rtt().mean(), Span::from_millis(25));
+        assert_eq!(link.down.loss.mean(), 0.02);
+        assert_eq!(link.down.trace.as_ref().unwrap().to_string(), "all");
+        link.start_traces_at(Span::from_millis(3));
+        let turned = |text: &str| Steps::<Span>::parse(text, "rtt").unwrap();
+        assert_eq!(
+            *link.rtt(),
+            DelaySpec::recorded("all", turned("step:30ms/1ms,20ms/2ms,30ms/1ms"))
+        );
+        let other = read(&[("path", "rtts"), ("rtt", "9ms"), ("loss", "1%")]).unwrap();
+        assert_eq!(
+            (other.rtt().to_string(), other.down.loss.to_string()),
+            ("9ms".into(), "1%".into())
+        );
+        let error = read(&[("path", "rates")]).unwrap_err();
+        assert!(error.to_string().starts_with("path: rates: has a rate and neither"), "{error}");
+        assert!(read(&[("path", "lte-driving")]).is_err());
+    }
+
+    #[test]
+    fn files_of_rtt_and_loss_begin_with_the_trace() {
+        let mut files = TraceFiles::new(|name| {
+            Ok(Box::new(match name {
+                "rtts" => "0 20\n2 30\n".as_bytes(),
+                _ => "0 0%\n2 4%\n".as_bytes(),
+            }))
+        });
+        let mut link = DuplexSpec::default();
+        for (name, text) in [("rtt", "file:rtts"), ("loss", "file:l"), ("uplink_loss", "file:l")] {
+            PathField::find(name).unwrap().read(&mut link, text, &mut files).unwrap();
+        }
+        let whole = link.clone();
+        link.start_traces_at(Span::ZERO);
+        assert_eq!(link, whole);
+        link.start_traces_at(Span::from_millis(2));
+        let turned = crate::Steps::parse("step:30ms/2ms,20ms/2ms", "rtt").unwrap();
+        assert_eq!(*link.rtt(), DelaySpec::recorded("rtts", turned));
+        assert_eq!(link.down.delay, link.rtt().half());
+        assert_ne!(link.down.loss, whole.down.loss);
+        assert_eq!(link.up.loss, link.down.loss);
+        let (mut drawn, same) = (read(&[("rtt", "random:1ms..9ms/5ms")]).unwrap(), link.rtt());
+        drawn.start_traces_at(Span::from_millis(2));
+        assert_ne!(drawn.rtt(), same);
+        assert_eq!(drawn.rtt().to_string(), "random:1ms..9ms/5ms");
     }
 
     #[test]

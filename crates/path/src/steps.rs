@@ -14,6 +14,10 @@ use crate::error::PathError;
 /// The shortest step. Shorter ones would cost time without being visible: a trace resolves one
 /// millisecond, and so do the papers.
 pub const MIN_STEP: Span = Span::from_millis(1);
+/// Samples of a cycle at most: a day, ten in a second.
+const MAX_SAMPLES: u64 = 864_000;
+/// Quantiles of a drawn value at most.
+pub const MAX_QUANTILES: usize = 101;
 
 /// Something that can change in steps.
 pub trait Level: Copy + PartialEq + PartialOrd + fmt::Debug + Send + Sync {
@@ -101,7 +105,8 @@ fn whole_between(low: u64, high: u64, share: f64) -> u64 {
 
 /// How a value changes: not at all, through a list again and again, or redrawn at random.
 ///
-/// Written `V`, `step:V/TIME,V/TIME` or `random:LOW..HIGH/TIME`. Steps of equal length begin at
+/// Written `V`, `step:V/TIME,V/TIME`, `random:LOW..HIGH/TIME` or, with quantiles at equal distances,
+/// `random:LOW..V..HIGH/TIME`. Steps of equal length begin at
 /// the same multiples of it whatever changes, so that a rate, a delay and a loss rate given with
 /// the same TIME change together, as in the Verus paper's section 7.
 #[derive(Debug, Clone, PartialEq)]
@@ -111,8 +116,17 @@ pub struct Steps<T>(StepsForm<T>);
 enum StepsForm<T> {
     Constant(T),
     Cycle(Arc<StepCycle<T>>),
-    Random { low: T, high: T, every: Span },
-    Switched { on: T, off: T, mean_on: Span, mean_off: Span },
+    /// Redrawn so often; the values are quantiles at equal distances, linear in between.
+    Random {
+        levels: Arc<[T]>,
+        every: Span,
+    },
+    Switched {
+        on: T,
+        off: T,
+        mean_on: Span,
+        mean_off: Span,
+    },
 }
 
 #[derive(Debug, PartialEq)]
@@ -153,7 +167,17 @@ impl<T: Level> Steps<T> {
     /// Redrawn uniformly between `low` and `high`, `every` so often. `None` if `every` is
     /// shorter than [`MIN_STEP`] or `low` is above `high`.
     pub fn random(low: T, high: T, every: Span) -> Option<Self> {
-        (every >= MIN_STEP && low <= high).then_some(Self(StepsForm::Random { low, high, every }))
+        Self::drawn(vec![low, high], every)
+    }
+
+    /// Redrawn `every` so often from the distribution with these quantiles, which are at equal distances from 0 to
+    /// 100 %, linear in between. `None` if `every` is shorter than [`MIN_STEP`], or they are fewer than two, more than
+    /// [`MAX_QUANTILES`], or not in order.
+    pub fn drawn(quantiles: Vec<T>, every: Span) -> Option<Self> {
+        let is_right = (2..=MAX_QUANTILES).contains(&quantiles.len())
+            && quantiles.is_sorted()
+            && every >= MIN_STEP;
+        is_right.then(|| Self(StepsForm::Random { levels: quantiles.into(), every }))
     }
 
     /// `on` and `off` in turn, beginning with `on`, each for an exponentially distributed time
@@ -204,9 +228,10 @@ impl<T: Level> Steps<T> {
                    e.g. random:A..B/5s",
         };
         let (range, every) = split_at_time(rest).ok_or_else(form)?;
-        let (low, high) = range.split_once("..").ok_or_else(form)?;
-        let (low, high) = (read(low.trim(), what)?, read(high.trim(), what)?);
-        Self::random(low, high, read_span(every, "random")?).ok_or_else(form)
+        let quantiles = range.split("..").take(MAX_QUANTILES + 1);
+        let quantiles = quantiles.map(|value| read(value.trim(), what));
+        let quantiles = quantiles.collect::<Result<Vec<_>, _>>()?;
+        Self::drawn(quantiles, read_span(every, "random")?).ok_or_else(form)
     }
 
     /// The value, if it never changes.
@@ -251,7 +276,11 @@ impl<T: Level> Steps<T> {
                     &mut cycle.values.iter().zip(lengths).map(|(v, l)| (v.number(), l.number())),
                 )
             }
-            StepsForm::Random { low, high, .. } => f64::midpoint(low.number(), high.number()),
+            StepsForm::Random { levels, .. } => {
+                let pieces = levels.windows(2);
+                let middles = pieces.map(|pair| f64::midpoint(pair[0].number(), pair[1].number()));
+                middles.sum::<f64>() / (levels.len() - 1) as f64
+            }
             StepsForm::Switched { on, off, mean_on, mean_off } => weighted(
                 &mut [(on.number(), mean_on.number()), (off.number(), mean_off.number())]
                     .into_iter(),
@@ -268,8 +297,9 @@ impl<T: Level> Steps<T> {
                 values: cycle.values.iter().map(|value| change(*value)).collect(),
                 ends: cycle.ends.clone(),
             })),
-            StepsForm::Random { low, high, every } => {
-                StepsForm::Random { low: change(*low), high: change(*high), every: *every }
+            StepsForm::Random { levels, every } => {
+                let levels = levels.iter().map(|value| change(*value)).collect();
+                StepsForm::Random { levels, every: *every }
             }
             StepsForm::Switched { on, off, mean_on, mean_off } => StepsForm::Switched {
                 on: change(*on),
@@ -278,6 +308,38 @@ impl<T: Level> Steps<T> {
                 mean_off: *mean_off,
             },
         })
+    }
+
+    /// The same steps, of which those before `start` come only with their next lap; what is drawn stays as it is.
+    #[must_use]
+    pub fn starting_at(&self, start: Span) -> Self {
+        let StepsForm::Cycle(cycle) = &self.0 else { return self.clone() };
+        let within = Span::from_nanos(start.as_nanos() % cycle.length().as_nanos());
+        let first = cycle.ends.partition_point(|end| *end <= within);
+        let length = |index: usize| {
+            cycle.ends[index] - index.checked_sub(1).map_or(Span::ZERO, |it| cycle.ends[it])
+        };
+        let left = cycle.ends[first] - within;
+        let cut = length(first) - left;
+        // What is left of a step may be shorter than a step.
+        let (left, cut) = if left < MIN_STEP || cut < MIN_STEP {
+            (length(first), Span::ZERO)
+        } else {
+            (left, cut)
+        };
+        let rest = (first + 1..cycle.values.len()).chain(0..first);
+        let steps = std::iter::once((cycle.values[first], left))
+            .chain(rest.map(|index| (cycle.values[index], length(index))))
+            .chain((!cut.is_zero()).then(|| (cycle.values[first], cut)));
+        Self::cycle(steps).expect("no step is shorter than one of the cycle's, or than the least")
+    }
+
+    /// Values so far apart from the first to the end of the cycle; of what has no end none.
+    pub(crate) fn sampled(&self, every: Span) -> Vec<T> {
+        let StepsForm::Cycle(cycle) = &self.0 else { return Vec::new() };
+        let count = (cycle.length().as_nanos() / every.as_nanos()).min(MAX_SAMPLES);
+        let mut walk = self.walk(&mut Random::seeded(0, 0));
+        (0..count).map(|index| walk.at(Time::ZERO + every * index)).collect()
     }
 
     /// Begins at time zero. All draws follow from `random`; the same source gives the same
@@ -300,8 +362,9 @@ impl<T: Level> fmt::Display for Steps<T> {
                 }
                 Ok(())
             }
-            StepsForm::Random { low, high, every } => {
-                write!(f, "random:{}..{}/{every}", low.written(), high.written())
+            StepsForm::Random { levels, every } => {
+                let written: Vec<String> = levels.iter().map(|value| value.written()).collect();
+                write!(f, "random:{}/{every}", written.join(".."))
             }
             StepsForm::Switched { on, mean_on, mean_off, .. } => {
                 write!(f, "onoff:{},on={mean_on},off={mean_off},lengths=exp", on.written())
@@ -356,7 +419,7 @@ impl<T: Level> StepsWalk<T> {
     fn new(steps: Steps<T>, seed: u64) -> Self {
         let value = match &steps.0 {
             StepsForm::Constant(value) | StepsForm::Switched { on: value, .. } => *value,
-            StepsForm::Random { low, .. } => *low,
+            StepsForm::Random { levels, .. } => levels[0],
             StepsForm::Cycle(cycle) => cycle.values[0],
         };
         let step = TimedStep { value, start: Time::ZERO, end: Time::MAX };
@@ -443,8 +506,8 @@ impl<T: Level> StepsWalk<T> {
                 let begins = index.checked_sub(1).map_or(Span::ZERO, |before| cycle.ends[before]);
                 (cycle.values[index], cycle.ends[index] - begins)
             }
-            StepsForm::Random { low, high, every } => {
-                (T::between(*low, *high, draw(self.seed, number)), *every)
+            StepsForm::Random { levels, every } => {
+                (quantile(levels, draw(self.seed, number)), *every)
             }
             StepsForm::Switched { on, off, mean_on, mean_off } => {
                 let (value, mean) =
@@ -458,6 +521,13 @@ impl<T: Level> StepsWalk<T> {
         self.number = number;
         self.step = TimedStep { value, start, end: start + length };
     }
+}
+
+/// The quantile at `level` of a distribution with these at equal distances, two at least.
+fn quantile<T: Level>(levels: &[T], level: f64) -> T {
+    let place = level * (levels.len() - 1) as f64;
+    let below = (place as usize).min(levels.len() - 2);
+    T::between(levels[below], levels[below + 1], place - below as f64)
 }
 
 fn draw(seed: u64, number: u64) -> f64 {
@@ -502,6 +572,32 @@ mod tests {
             let start = Time::from_secs(5 * n);
             assert_eq!([rate.step().start, delay.step().start, loss.step().start], [start; 3]);
         }
+    }
+
+    #[test]
+    fn quantiles_of_drawn_steps_are_kept() {
+        let steps = rates("random:2mbit..4mbit..20mbit/5s");
+        assert_eq!(steps.to_string(), "random:2mbit..4mbit..20mbit/5s");
+        let mut walk = walk(&steps, 1);
+        let draws: Vec<f64> =
+            (0..20_000).map(|n| walk.at(Time::from_secs(5 * n)).as_mbps()).collect();
+        let below = draws.iter().filter(|mbps| **mbps < 4.0).count();
+        assert!((9_700..10_300).contains(&below), "{below}");
+        let mean = draws.iter().sum::<f64>() / draws.len() as f64;
+        assert!((mean - steps.mean() / 1e6).abs() < 0.1, "{mean}");
+        assert_eq!(steps.mean(), 7.5e6);
+        assert!(Steps::<Rate>::parse("random:2mbit..1mbit..3mbit/5s", "rate").is_err());
+        let many = vec!["1mbit"; MAX_QUANTILES + 1].join("..");
+        assert!(Steps::<Rate>::parse(&format!("random:{many}/5s"), "rate").is_err());
+    }
+
+    #[test]
+    fn steps_begin_later_when_they_are_turned() {
+        let steps = rates("step:10mbit/5s,100mbit/2s").starting_at(Span::from_secs(13));
+        assert_eq!(steps.to_string(), "step:100mbit/1s,10mbit/5s,100mbit/1s");
+        assert_eq!(rates("5mbit").starting_at(Span::from_secs(3)), rates("5mbit"));
+        let whole = rates("step:10mbit/5s,100mbit/2s");
+        assert_eq!(whole.starting_at(Span::from_secs(7)), whole);
     }
 
     #[test]

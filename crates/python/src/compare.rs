@@ -139,8 +139,11 @@ fn experiment(wish: Comparing, path: &PathText, raised: &Raised) -> Result<Exper
     let names: Vec<String> = wish.cc.iter().map(|cc| cc.name().to_owned()).collect();
     once_each("cc", &names)?;
     let controllers: Result<Vec<_>, _> = wish.cc.into_iter().map(|cc| cc.spec(raised)).collect();
-    let traces = named_traces(&wish.trace, &mut files)?;
-    let from = path.start()?;
+    let (from, conditions) = (path.start()?, path.conditions(&mut files)?);
+    let traces = match path.texts("path").first() {
+        Some(text) => vec![NamedTrace::of_path(text, &conditions)],
+        None => named_traces(&wish.trace, &mut files)?,
+    };
     let duration = wish.duration.as_deref().map(parse_span).transpose();
     let transfer = wish.transfer.as_deref().map(|text| TransferSpec::parse(text, &mut files));
     let video = wish.video.as_deref().map(VideoSpec::read);
@@ -156,7 +159,7 @@ fn experiment(wish: Comparing, path: &PathText, raised: &Raised) -> Result<Exper
         transfer: FieldError::of("transfer", transfer.transpose())?,
         video: FieldError::of("video", video.transpose())?,
         duration: FieldError::of("duration", duration)?,
-        path: path.conditions(&mut files)?,
+        path: conditions,
         ..Experiment::default()
     })
 }

@@ -1,11 +1,12 @@
 //! What is raised, and what comes of a panic.
 
 use std::any::Any;
+use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cellpace_lab::{FieldError, LabError};
 use pyo3::create_exception;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 
 create_exception!(
@@ -72,6 +73,17 @@ pub(crate) fn without_python<T: Send>(
         Ok(result) => result.map_err(PyErr::from),
         Err(panic) => Err(InternalError::new_err(panic_text(&*panic))),
     }
+}
+
+/// Warns of what was guessed about a file.
+pub(crate) fn warn(text: &str) {
+    Python::attach(|py| {
+        // A text with a zero byte is none of ours, and no reason to fail.
+        let text = CString::new(text).unwrap_or_default();
+        let warned = PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1);
+        // A filter may turn warnings into errors, but there is nothing to return one from.
+        warned.unwrap_or_else(|error| error.write_unraisable(py, None));
+    });
 }
 
 /// What a panic said.

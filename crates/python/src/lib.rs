@@ -55,6 +55,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        cellpace_lab::hand_notices_to(crate::error::warn);
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -82,8 +82,8 @@ impl Trace {
             let reader =
                 open_file(&path).map_err(|error| Failure::Refused(format!("{path}: {error}")))?;
             let read = TraceFormat::Csv.read(&path, reader, &options);
-            let (trace, reading) = read.map_err(|error| Failure::Refused(error.to_string()))?;
-            Ok((Self { name: shown_name(&path), trace: Arc::new(trace) }, reading))
+            let (recording, reading) = read.map_err(|error| Failure::Refused(error.to_string()))?;
+            Ok((Self { name: shown_name(&path), trace: recording.trace }, reading))
         })
     }
 

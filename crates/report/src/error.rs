@@ -61,7 +61,7 @@ pub enum ReportError {
 
 impl ReportError {
     /// The stored result `name` cannot be shown.
-    pub(crate) fn document(name: &str, why: String) -> Self {
+    pub fn document(name: &str, why: String) -> Self {
         Self::Document { name: name.to_owned(), why }
     }
 

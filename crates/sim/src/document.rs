@@ -278,6 +278,10 @@ impl TomlText<'_> {
     fn link_fields(&self, table: &mut DeTable<'_>) -> Result<LinkToml, SimError> {
         let mut fields = Vec::new();
         for field in link_fields() {
+            // Tables of this name are links.
+            if table.get(field.name).is_some_and(|value| value.get_ref().is_table()) {
+                continue;
+            }
             let Some(value) = table.remove(field.name) else { continue };
             let text = Spanned::<String>::deserialize(toml::de::ValueDeserializer::from(value));
             fields.push((field, text.map_err(|error| self.syntax(&error))?));
@@ -294,7 +298,7 @@ impl TomlText<'_> {
     ) -> Result<Vec<(String, Range<usize>, LinkToml)>, SimError> {
         let Some(value) = table.remove("path") else { return Ok(Vec::new()) };
         let span = value.span();
-        let why = "write a table for each link, such as [path.radio]";
+        let why = "write a file's name, or a table for each link, such as [path.radio]";
         let DeValue::Table(tables) = value.into_inner() else {
             return Err(self.wrong(&span, "path", &why));
         };
@@ -362,7 +366,10 @@ impl TomlText<'_> {
         link: &mut DuplexSpec,
         files: &mut TraceFiles<'_>,
     ) -> Result<(), SimError> {
-        for (field, text) in written {
+        // A recording first: what is written beside it counts.
+        let (whole, others): (Vec<_>, Vec<_>) =
+            written.iter().partition(|(field, _)| field.name == "path");
+        for (field, text) in whole.into_iter().chain(others) {
             let read = field.read(link, text.get_ref(), files);
             read.map_err(|error| self.wrong(&text.span(), field.name, &error.why))?;
         }
@@ -767,7 +774,7 @@ fn written_value(value: &toml::Value) -> String {
 /// Adds the fields of the path to those that the parser knows at the top of a scenario.
 fn with_path_fields(reason: &str) -> String {
     let own = "expected one of `from`, ";
-    reason.replacen(own, &format!("expected one of {}, `path`, `from`, ", path_names()), 1)
+    reason.replacen(own, &format!("expected one of {}, `from`, ", path_names()), 1)
 }
 
 /// The fields of a link whose values are texts: handovers are tables of their own.

@@ -1,10 +1,11 @@
 //! What `cellpace report` reads: files, folders of files, and standard input.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read, Seek};
 use std::panic;
 use std::path::{Path, PathBuf};
 
+use cellpace_lab::recorded::{is_capture, read_recorded, read_recorded_capture};
 use cellpace_report::Document;
 
 use crate::error::CommandError;
@@ -173,6 +174,11 @@ pub(crate) fn read(path: &Path) -> Result<Document, String> {
     if first == PARQUET {
         return read_parquet(&name, &file);
     }
+    if is_capture(&first) {
+        (&file).rewind().map_err(wrong)?;
+        let capture = BufReader::new(file);
+        return read_recorded_capture(&name, capture).map_err(|error| error.to_string());
+    }
     read_text(&name, first.as_slice().chain(file))
 }
 
@@ -197,7 +203,8 @@ fn read_text(name: &str, source: impl Read) -> Result<Document, String> {
     if text.as_bytes().starts_with(PARQUET) {
         return Err(format!("{name}: Parquet is read from a file"));
     }
-    Document::read(name, text).map_err(|error| error.to_string())
+    let recorded = read_recorded(name, &text);
+    recorded.unwrap_or_else(|| Document::read(name, text)).map_err(|error| error.to_string())
 }
 
 fn reason(error: &io::Error) -> String {

@@ -3,6 +3,7 @@
 use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use cellpace_base::Span;
 use cellpace_lab::trace::{
@@ -136,14 +137,14 @@ fn read(args: &ConvertArgs) -> Result<Trace, CommandError> {
         TraceFormat::Csv | TraceFormat::Json | TraceFormat::Capture => "",
     };
     let read = from.read(name, open(&args.input)?, &options);
-    let (trace, reading) = read.map_err(|error| match error {
+    let (recording, reading) = read.map_err(|error| match error {
         error @ TraceError::Line { line: 1, .. } => CommandError::usage(format!("{error}{hint}")),
         error => CommandError::usage(error),
     })?;
     if let Some(reading) = reading {
         complain(&format!("{name}: {reading}"));
     }
-    Ok(trace)
+    Ok(Arc::unwrap_or_clone(recording.trace))
 }
 
 fn open(input: &str) -> Result<Box<dyn BufRead>, CommandError> {

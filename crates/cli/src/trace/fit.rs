@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cellpace_lab::shown_name;
-use cellpace_lab::trace::{compare_fit, fit_json, fit_warnings, load_trace};
-use cellpace_path::fit::fit;
+use cellpace_lab::trace::{FitSource, compare_fit, fit_json, fit_warnings};
 use cellpace_path::stats::StatsRow;
 use cellpace_report::side_by_side;
 use clap::Args;
@@ -29,11 +28,20 @@ A profile has some ninety numbers in lines of text: how the rate is distributed 
 changes, outages, the sizes of bursts and the gaps between them. The same trace always gives the
 same profile. The trace needs at least 20 s with service, better several minutes. Logs of rates,
 one value a second, fit as well (`cellpace trace convert rates.csv -o rates.down` first): they say
-nothing of bursts, and the profile has none.")]
+nothing of bursts, and the profile has none.
+
+The RTT that is fitted is the least of each second, drawn anew as often as it changed; use it with
+`compare --path profile:FILE`.")]
 pub(crate) struct FitArgs {
-    /// The trace
+    /// The trace; of a table with RTTs or losses beside rates these are fitted as well
     #[arg(value_name = "TRACE")]
     trace: String,
+    /// RTTs of another recording that are fitted as well, in the form of `compare --rtt`
+    #[arg(long, value_name = "file:DELAYS")]
+    rtt: Option<String>,
+    /// Losses of another recording that are fitted as well, in the form of `compare --loss`
+    #[arg(long, value_name = "file:LOSSES")]
+    loss: Option<String>,
     /// Where to write the profile (`-`: standard output, and nothing else there)
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
@@ -47,11 +55,18 @@ pub(crate) fn run(args: &FitArgs) -> Result<ExitCode, CommandError> {
     if is_same_file(Path::new(&args.trace), &args.output) {
         return Err(CommandError::usage("--output is the trace itself; it would be lost"));
     }
-    let source = load_trace(&args.trace, None, 1)?;
+    let source = FitSource::read(&args.trace, args.rtt.as_deref(), args.loss.as_deref())?;
     let profile =
-        fit(&source).map_err(|error| CommandError::failed(format!("{}: {error}", args.trace)))?;
-    let seconds = source.period().as_secs_f64();
-    let about = format!("fitted to {seconds:.0} s of {}", shown_name(&args.trace));
+        source.fit().map_err(|error| CommandError::failed(format!("{}: {error}", args.trace)))?;
+    let seconds = source.trace.period().as_secs_f64();
+    let mut about = format!("fitted to {seconds:.0} s of {}", shown_name(&args.trace));
+    let beside = [("RTT", &args.rtt), ("loss", &args.loss)];
+    for (what, file) in beside.iter().filter_map(|(what, file)| Some((what, file.as_deref()?))) {
+        about += &format!(
+            ", {what} to another recording, {}",
+            shown_name(&file.replacen("file:", "", 1))
+        );
+    }
     let profile = profile.with_about(&about);
     write(&args.output, &profile.to_string())?;
     let progress = Progress::new(SEEDS as usize, "generated traces");
@@ -61,7 +76,7 @@ pub(crate) fn run(args: &FitArgs) -> Result<ExitCode, CommandError> {
     if is_stdout(&args.output) {
         return Ok(ExitCode::SUCCESS);
     }
-    say(args, &rows)
+    say(args, &rows, source.rtt.is_some() || source.loss.is_some())
 }
 
 fn is_same_file(trace: &Path, output: &Path) -> bool {
@@ -71,7 +86,7 @@ fn is_same_file(trace: &Path, output: &Path) -> bool {
     }
 }
 
-fn say(args: &FitArgs, rows: &[StatsRow]) -> Result<ExitCode, CommandError> {
+fn say(args: &FitArgs, rows: &[StatsRow], has_path: bool) -> Result<ExitCode, CommandError> {
     let output = args.output.display().to_string();
     let json = || fit_json(&args.trace, &output, SEEDS, rows);
     if !write_json(args.json.as_deref(), json)? {
@@ -81,6 +96,7 @@ fn say(args: &FitArgs, rows: &[StatsRow]) -> Result<ExitCode, CommandError> {
         print(&side_by_side([&shown_name(&args.trace), "generated"], rows))?;
         print(&format!("generated: the mean over {SEEDS} seeds\n\n"))?;
     }
-    print(&format!("profile: {output}\nuse it as --trace profile:{output}\n"))?;
+    let option = if has_path { "path" } else { "trace" };
+    print(&format!("profile: {output}\nuse it as --{option} profile:{output}\n"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -52,6 +52,8 @@ fn folder() -> Folder {
         ("two-columns.down", "1 1500\n2 1500\n"),
         ("rates.csv", "time_s,mbps\n0,12\n1,x\n"),
         ("header.csv", "time_s,mbps\n"),
+        ("steady.csv", "time_s,mbps\n0,12\n1,12\n"),
+        ("joint.csv", "time_s,mbps,rtt_ms,loss\n0,12,30,0\n1,12,30,7\n"),
         ("back.csv", "time_s,mbps\n1,6\n0,12\n"),
         ("less.csv", "time_s,mbps\n0,-12\n"),
         ("nan.csv", "time_s,mbps\n0,nan\n"),

@@ -278,3 +278,59 @@ fn figures_become_a_table() {
     assert_eq!(csv.lines().count(), 3, "{csv}");
     assert!(csv.lines().skip(1).all(|row| row.split(',').count() == header.len()), "{csv}");
 }
+
+/// Titles of the charts of the one section of a page.
+fn charts(page: &str) -> Vec<String> {
+    let section = &data(page, "sections-data")["sections"][0];
+    let charts = section["charts"].as_array().unwrap().iter();
+    charts.map(|chart| chart["title"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_others_recorded_becomes_a_page() {
+    let folder = Folder::new();
+    folder.good("compare --trace constant:5mbit --duration 4s --cc cubic --events e.sqlog");
+    folder.good("report e.sqlog -o a.html");
+    let window = "Congestion window and what is in flight";
+    let shown = charts(&text(&folder, "a.html"));
+    assert!(
+        shown.iter().any(|title| title == window) && shown.iter().any(|title| title == "RTT"),
+        "{shown:?}"
+    );
+    let interval = |end: u32| {
+        let counts =
+            r#""bytes":1250000,"retransmits":2,"snd_cwnd":60000,"rtt":25000,"sender":true"#;
+        format!(r#"{{"streams":[{{"socket":5,"start":{},"end":{end},{counts}}}]}}"#, end - 1)
+    };
+    let report = format!(
+        r#"{{"start":{{"version":"iperf 3.9"}},"intervals":[{},{}]}}"#,
+        interval(1),
+        interval(2)
+    );
+    folder.write("run.json", &report);
+    folder.good("report run.json -o a.html");
+    let page = text(&folder, "a.html");
+    assert_eq!(charts(&page), ["Data over time", "Throughput", window, "RTT", "Lost"]);
+    assert!(page.contains("One flow carried 10 Mbit/s; 4 packets were lost."));
+    // A folder shows it beside results of ours.
+    folder.good("report . -o all.html");
+    let cut = report.replace("\"end\":2", "\"stop\":2");
+    folder.write("cut.json", &cut);
+    folder.refused("report cut.json -o b.html", "cut.json: missing field `end` at line 1 column");
+    folder.write(
+        "cut.sqlog",
+        "\u{1e}{\"qlog_version\":\"0.3\",\"trace\":{}}\n\u{1e}{\"name\":\"x\"}\n",
+    );
+    folder.refused(
+        "report cut.sqlog -o b.html",
+        "cut.sqlog: record 2: time: there is none, or no number",
+    );
+    let pcap = include_bytes!("../../../../fuzz/corpus/trace/pcap");
+    folder.write("run.pcap", pcap);
+    folder.good("report run.pcap -o c.html");
+    assert!(charts(&text(&folder, "c.html")).contains(&"Data over time".to_owned()));
+    // In the header of the first packet.
+    folder.write("cut.pcap", &pcap[..30]);
+    folder.refused("report cut.pcap -o b.html", "cut.pcap: ");
+    assert!(!folder.names().contains(&"b.html".to_owned()));
+}

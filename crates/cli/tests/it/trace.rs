@@ -342,7 +342,7 @@ fn list_has_every_profile_with_its_figures_and_every_form() {
     assert!(listed.lines().all(|line| line.chars().count() <= 80), "{listed}");
     let document = json(&desk.said(&["list", "--json", "-"]));
     let traces = document["traces"].as_array().unwrap();
-    assert_eq!(traces.len(), 13);
+    assert_eq!(traces.len(), 16);
     for trace in traces {
         let name = trace["trace"].as_str().unwrap();
         let line = listed.lines().find(|line| line.starts_with(name)).unwrap();
@@ -395,7 +395,7 @@ fn tables_of_others_are_traces_at_once() {
     let asked = ["--time", "1", "--rate", "dl_bitrate", "--unit", "kbit/s"];
     desk.said(&[&["convert", "phone.log", "-o", "b.down"][..], &asked].concat());
     assert_eq!(desk.text("a.down"), desk.text("b.down"));
-    let figures = |trace: &str| {
+    let figures = |trace: &str, said: &str| {
         let ran = desk.run(&[
             "compare",
             "--trace",
@@ -407,10 +407,12 @@ fn tables_of_others_are_traces_at_once() {
             "--json",
             "-",
         ]);
-        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert_eq!((ran.code, &*ran.err), (0, said));
         ran.out.replace(trace, "TRACE")
     };
-    assert_eq!(figures("phone.csv"), figures("a.down"));
+    let guessed =
+        "cellpace: phone.csv: time: `Timestamp`, date and time; rate: `DL_bitrate`, kbit/s\n";
+    assert_eq!(figures("phone.csv", guessed), figures("a.down", ""));
     let said = desk.failed(2, &["convert", "phone.csv", "-o", "c.down", "--rate", "x"]);
     let there = "there are timestamp,speed,dl_bitrate";
     assert_eq!(said, format!("cellpace: phone.csv, line 2: --rate x: no such column; {there}"));
@@ -474,6 +476,61 @@ fn fit_writes_a_profile_that_reads_and_generates() {
     let mean = &document["comparison"][1];
     assert_eq!(mean["figure"], "mean Mbit/s");
     assert!(mean["generated"].as_f64().unwrap() > 0.0);
+}
+
+/// A table of a minute with a column of each: two rates, two RTTs, losses in turn.
+fn joint() -> String {
+    let line = |second: u32| {
+        let (rate, rtt) = if second / 20 % 2 == 0 { (12, 30) } else { (24, 50) };
+        format!("{second},{rate},{rtt},{}\n", if second % 5 == 0 { "10%" } else { "0%" })
+    };
+    "time_s,mbps,rtt_ms,loss\n".to_owned() + &(0..60).map(line).collect::<String>()
+}
+
+#[test]
+fn a_table_with_rates_rtts_and_losses_is_a_path() {
+    let desk = Desk::with(&[("joint.csv", &joint())]);
+    let figures = |options: &[&str]| {
+        let run = ["compare", "--cc", "fixed:cwnd=10pkts", "--duration", "10s", "--json", "-"];
+        let ran = desk.run(&[&run, options].concat());
+        let guessed = "RTT: `rtt_ms`, ms; loss: `loss`, shares\n";
+        assert_eq!((ran.code, &*ran.err), (0, &*format!("cellpace: joint.csv: {guessed}")));
+        json(&ran.out)["runs"][0].clone()
+    };
+    let rtt = |run: &Value| run["rtt_ms_seen"]["p50"].as_f64().unwrap();
+    let begun = figures(&["--path", "joint.csv"]);
+    assert_eq!(begun["trace"], "joint.csv");
+    assert!((30.0..35.0).contains(&rtt(&begun)), "{begun}");
+    assert!(begun["lost"].as_u64().unwrap() > 20, "{begun}");
+    // RTT and rate go on together.
+    let later = figures(&["--path", "joint.csv", "--from", "21s"]);
+    assert!((50.0..55.0).contains(&rtt(&later)), "{later}");
+    assert_eq!(later["capacity_mbps"], 24.0);
+    let other = figures(&["--path", "joint.csv", "--rtt", "10ms", "--loss", "0%"]);
+    assert!((10.0..15.0).contains(&rtt(&other)), "{other}");
+    assert_eq!(other["lost"], 0);
+    let alone = figures(&["--trace", "joint.csv"]);
+    assert!((40.0..45.0).contains(&rtt(&alone)), "{alone}");
+}
+
+#[test]
+fn fit_takes_rtt_and_loss_and_says_how_far_off_they_are() {
+    let desk = Desk::with(&[("joint.csv", &joint())]);
+    let ran = desk.trace(&["fit", "joint.csv", "-o", "my.profile"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("base RTT p50 ms") && ran.out.contains("loss mean %"), "{}", ran.out);
+    assert!(ran.out.ends_with("use it as --path profile:my.profile\n"), "{}", ran.out);
+    let profile = desk.text("my.profile");
+    assert!(profile.contains("\nrtt = random:30ms..") && profile.contains("\nloss = random:0%.."));
+    let run = desk.run(&["compare", "--path", "profile:my.profile", "--duration", "20s"]);
+    assert_eq!((run.code, &*run.err), (0, ""));
+    // Of two recordings.
+    fs::write(desk.path("rtts"), "0 20\n10000 25\n20000 35\n30000 20\n").unwrap();
+    desk.said(&["make", "umts-driving", "-o", "source.down", "--duration", "60s"]);
+    let ran = desk.trace(&["fit", "source.down", "--rtt", "file:rtts", "-o", "my.profile"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let about = "about = fitted to 60 s of source.down, RTT to another recording, rtts\n";
+    assert!(desk.text("my.profile").contains(about));
 }
 
 #[test]

@@ -26,6 +26,9 @@ pub const PARTITION_CELLS: u64 = 50_000;
 /// Fields of the path that results always have a column for.
 const SHOWN_FIELDS: [&str; 3] = ["trace", "queue", "flows"];
 
+/// Fields that give the trace of a cell: the later in the order of fields counts.
+const TRACE_FIELDS: [&str; 2] = ["path", "trace"];
+
 /// Hexadecimal digits of a cell's id: 128 bits.
 const ID_DIGITS: usize = 32;
 
@@ -151,7 +154,7 @@ impl Sweep {
                 "the plan has {cells} cells, {MAX_CELLS} at most: split it"
             )));
         }
-        let traces = known.keys().filter(|(field, _)| *field == "trace");
+        let traces = known.keys().filter(|(field, _)| TRACE_FIELDS.contains(field));
         let traces: BTreeSet<String> = traces.map(|(_, written)| written.join("")).collect();
         let traces: Vec<String> = traces.into_iter().collect();
         let shown = traces.iter().cloned().zip(shown_names(&traces)).collect();
@@ -195,7 +198,8 @@ impl Sweep {
     pub fn cell(&self, number: u64) -> Cell {
         let parts = self.parts(number);
         let scenario = scenario(&parts);
-        let written = parts.values.iter().find(|(field, _)| *field == "trace");
+        // A trace beside a whole path replaces that one's.
+        let written = parts.values.iter().rfind(|(field, _)| TRACE_FIELDS.contains(field));
         let written = written.map(|(_, value)| value.written.join("")).unwrap_or_default();
         let name = self.shown.get(&written).cloned().unwrap_or(written);
         let from = parts.values.iter().find_map(|(_, value)| match value.setting {

@@ -122,7 +122,7 @@ impl SweepPlan {
 
     /// The alternatives of each field of each path: what `[[path]]` says, and else the plan.
     pub(super) fn paths(&self) -> Result<Vec<PathFields>, LabError> {
-        let tables: Vec<&Value> = match self.document.get("path") {
+        let tables: Vec<&Value> = match self.document.get("path").filter(|path| !is_text(path)) {
             None => return Ok(vec![path_fields("", &self.document, &Map::new())?]),
             Some(Value::Array(list)) if list.is_empty() => return Err(empty("path")),
             Some(Value::Array(list)) => list.iter().collect(),
@@ -167,6 +167,14 @@ impl Seeds {
     }
 }
 
+/// A text, or a list of texts.
+fn is_text(value: &Value) -> bool {
+    match value {
+        Value::Array(list) => list.first().is_some_and(Value::is_string),
+        value => value.is_string(),
+    }
+}
+
 /// The alternatives of each field that is given, in the order of [`settings::path_fields`].
 pub(super) type PathFields = Vec<(&'static str, Vec<Alternative>)>;
 
@@ -177,14 +185,16 @@ fn path_fields(
 ) -> Result<PathFields, LabError> {
     let mut fields = Vec::new();
     for field in settings::path_fields() {
-        let (place, given) = match (own.get(field), plan.get(field)) {
+        // Tables of the name are the paths themselves.
+        let of_all = plan.get(field).filter(|given| field != "path" || is_text(given));
+        let (place, given) = match (own.get(field), of_all) {
             (Some(given), _) => (place, given),
             (None, Some(given)) => ("", given),
             (None, None) => continue,
         };
         fields.push((field, alternatives(&format!("{place}{field}"), field, given)?));
     }
-    if fields.first().is_none_or(|(field, _)| *field != "trace") {
+    if fields.first().is_none_or(|(field, _)| !["trace", "path"].contains(field)) {
         return Err(LabError::Invalid(format!(
             "{place}trace: is missing; write, for example, trace = [\"lte-driving\", \
              \"constant:12mbit\"]"

@@ -87,7 +87,7 @@ impl Setting {
     /// The trace, if that is what it sets.
     pub(super) fn trace(&self) -> Option<&TraceSpec> {
         match self {
-            Self::Path(PathField { name: "trace", .. }, link) => link.down.trace.as_ref(),
+            Self::Path(PathField { name: "trace" | "path", .. }, link) => link.down.trace.as_ref(),
             _ => None,
         }
     }

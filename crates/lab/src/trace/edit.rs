@@ -4,12 +4,13 @@ use std::io::BufRead;
 use std::path::Path;
 
 use cellpace_base::Span;
-use cellpace_path::schedule::{MAX_OPPORTUNITIES, Trace, TraceError};
+use cellpace_path::schedule::{MAX_OPPORTUNITIES, Recording, Trace, TraceError};
 
 use super::period::{ending_at, whole_millis};
 use super::table::TableOptions;
 use super::{arrivals, csv, json, table};
 use crate::LabError;
+use crate::notice::notice;
 
 /// How a trace is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,17 +48,17 @@ impl TraceFormat {
         name: &str,
         reader: impl BufRead,
         options: &TableOptions,
-    ) -> Result<(Trace, Option<String>), TraceError> {
+    ) -> Result<(Recording, Option<String>), TraceError> {
         match self {
-            Self::Mahimahi => Ok((Trace::read(name, reader)?, None)),
+            Self::Mahimahi => Ok((Trace::read(name, reader)?.into(), None)),
             Self::Csv => {
-                let (trace, reading) = table::read(name, reader, options)?;
-                Ok((trace, (!reading.is_plain()).then(|| reading.to_string())))
+                let (recording, reading) = table::read(name, reader, options)?;
+                Ok((recording, (!reading.is_plain()).then(|| reading.to_string())))
             }
-            Self::Json => Ok((json::read(name, reader)?, None)),
+            Self::Json => Ok((json::read(name, reader)?.into(), None)),
             Self::Capture => {
                 let (trace, reading) = arrivals::read(name, reader)?;
-                Ok((trace, Some(reading.to_string())))
+                Ok((trace.into(), Some(reading.to_string())))
             }
         }
     }
@@ -82,13 +83,19 @@ impl TraceFormat {
     }
 }
 
-/// Reads a trace in the format that its name's ending says; columns and units of a table are guessed.
+/// Reads a trace in the format that its name's ending says, with RTTs and losses that a table has
+/// beside rates. Columns and units of a table are guessed, and a [notice](crate::hand_notices_to)
+/// says how.
 ///
 /// # Errors
 /// As [`TraceFormat::read`].
-pub fn read_trace(name: &str, reader: Box<dyn BufRead>) -> Result<Trace, TraceError> {
+pub fn read_trace(name: &str, reader: Box<dyn BufRead>) -> Result<Recording, TraceError> {
     let format = TraceFormat::by_ending(Path::new(name.trim_end_matches(".gz")));
-    format.read(name, reader, &TableOptions::default()).map(|(trace, _)| trace)
+    let (recording, reading) = format.read(name, reader, &TableOptions::default())?;
+    if let Some(reading) = reading {
+        notice(&format!("{name}: {reading}"));
+    }
+    Ok(recording)
 }
 
 fn bin_millis(bin: Span, trace: &Trace) -> Result<u32, LabError> {

@@ -1,6 +1,7 @@
 //! Traces: read, checked, described, changed, written.
 
 mod arrivals;
+mod beside;
 mod check;
 mod csv;
 mod documents;
@@ -18,7 +19,7 @@ pub use check::{CheckedTrace, TraceFinding, TraceVerdict, check_json, check_trac
 pub use documents::{fit_json, show_json};
 pub use edit::{TraceFormat, cut_trace, read_trace, scale_trace};
 pub use figures::{RateMemory, RatePercentiles, RateVariation, TraceFigures, TraceSpread, preview};
-pub use fit::{compare_fit, fit_warnings};
+pub use fit::{FitSource, compare_fit, fit_warnings};
 pub use period::whole_millis;
 pub use predict::{PredictedTrace, PredictedWindows, predict_json, predict_trace};
 pub use radio::radio_csv;

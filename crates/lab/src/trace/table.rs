@@ -5,8 +5,9 @@ use std::fmt;
 use std::io::BufRead;
 use std::str::FromStr;
 
-use cellpace_path::schedule::{LineReader, Trace, TraceError};
+use cellpace_path::schedule::{LineReader, Recording, Trace, TraceError};
 
+use super::beside::Beside;
 use super::csv::{MAX_CSV_LINES, fill};
 
 /// The longest line: recordings of phones have dozens of columns.
@@ -129,6 +130,8 @@ pub struct TableOptions {
 pub(super) struct TableReading {
     /// The columns, if there was something to guess.
     columns: Option<String>,
+    /// Columns of RTTs and losses, which a path of the whole recording has.
+    beside: Option<String>,
     /// Lines with the time of another.
     repeated: u64,
     /// Gaps, and the length that makes one, in ms.
@@ -139,7 +142,7 @@ pub(super) struct TableReading {
 
 impl fmt::Display for TableReading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut parts: Vec<String> = self.columns.iter().cloned().collect();
+        let mut parts: Vec<String> = self.columns.iter().chain(&self.beside).cloned().collect();
         match self.repeated {
             0 => {}
             1 => parts.push("1 line has the time of another: their mean counts".to_owned()),
@@ -164,7 +167,7 @@ impl fmt::Display for TableReading {
 impl TableReading {
     /// Whether there is something to say.
     pub(super) fn is_plain(&self) -> bool {
-        self.columns.is_none() && self.repeated == 0 && self.gaps == 0
+        self.columns.is_none() && self.beside.is_none() && self.repeated == 0 && self.gaps == 0
     }
 }
 
@@ -199,9 +202,16 @@ pub(super) fn read(
     name: &str,
     reader: impl BufRead,
     options: &TableOptions,
-) -> Result<(Trace, TableReading), TraceError> {
-    let mut rows =
-        Rows { name, options, columns: None, header: None, first: None, rows: Vec::new() };
+) -> Result<(Recording, TableReading), TraceError> {
+    let mut rows = Rows {
+        name,
+        options,
+        columns: None,
+        header: None,
+        first: None,
+        rows: Vec::new(),
+        beside: Beside::default(),
+    };
     LineReader::new(name)
         .longest(MAX_TABLE_LINE)
         .read(reader, |number, text| rows.take(number, &String::from_utf8_lossy(text)))?;
@@ -250,6 +260,7 @@ struct Rows<'a> {
     first: Option<f64>,
     /// Times in ms, sums of values, lines that have it.
     rows: Vec<(f64, f64, u32)>,
+    beside: Beside,
 }
 
 impl Rows<'_> {
@@ -265,11 +276,13 @@ impl Rows<'_> {
             }
             let columns = Columns::find(self.header.as_deref(), &fields, separator, self.options);
             self.columns = Some(columns.map_err(line)?);
+            self.beside = Beside::find(self.header.as_deref());
         }
         let columns = self.columns.as_ref().expect("they were found above");
         let fields = split(text, columns.separator);
         let (time, value) = columns.row(&fields).map_err(line)?;
         let at = time - *self.first.get_or_insert(time);
+        self.beside.take(self.name, number, at, &fields);
         let shown = || fields[columns.time].escape_debug().to_string();
         if at > f64::from(u32::MAX) {
             let problem = "is more than 49 days after the first";
@@ -294,7 +307,7 @@ impl Rows<'_> {
         Ok(())
     }
 
-    fn finish(self) -> Result<(Trace, TableReading), String> {
+    fn finish(self) -> Result<(Recording, TableReading), String> {
         let Some(columns) = self.columns.filter(|_| self.rows.len() > 1) else {
             let problem = match self.header {
                 Some(header) if self.rows.is_empty() => {
@@ -327,16 +340,20 @@ impl Rows<'_> {
                 }
             }
         }
-        let trace = fill(&filled, end)?;
+        let mut recording = Recording::from(fill(&filled, end)?);
+        let beside = self.beside.said();
+        self.beside.put(&mut recording);
         let said = columns.said(self.options, self.header.is_some());
+        recording.header = self.header.map(|header| shortened(&header.join(",")));
         let reading = TableReading {
             columns: said,
+            beside,
             repeated,
             gaps,
             usual_step: usual,
             gap: self.options.gap,
         };
-        Ok((trace, reading))
+        Ok((recording, reading))
     }
 }
 
@@ -643,11 +660,13 @@ fn date_millis(text: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::super::csv;
     use super::*;
 
-    fn with(text: &str, options: &TableOptions) -> Result<(Trace, TableReading), TraceError> {
-        read("t", text.as_bytes(), options)
+    fn with(text: &str, options: &TableOptions) -> Result<(Arc<Trace>, TableReading), TraceError> {
+        read("t", text.as_bytes(), options).map(|(recording, reading)| (recording.trace, reading))
     }
 
     fn millis(text: &str) -> Vec<u32> {

@@ -3,7 +3,7 @@
 use super::LinkProfile;
 
 /// Names of the built-in profiles.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 13] = [
     "lte-driving",
     "lte-stationary",
     "umts-driving",
@@ -14,6 +14,9 @@ pub const NAMES: [&str; 10] = [
     "hspa-beach",
     "hspa-merged",
     "5g-midband",
+    "5g-static",
+    "5g-driving",
+    "leo-bent-pipe",
 ];
 
 const TEXTS: [&str; NAMES.len()] = [
@@ -27,6 +30,9 @@ const TEXTS: [&str; NAMES.len()] = [
     include_str!("hspa-beach.profile"),
     include_str!("hspa-merged.profile"),
     include_str!("5g-midband.profile"),
+    include_str!("5g-static.profile"),
+    include_str!("5g-driving.profile"),
+    include_str!("leo-bent-pipe.profile"),
 ];
 
 /// Returns the built-in profile `name`; its [`about`](LinkProfile::about) names its source.

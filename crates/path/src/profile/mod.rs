@@ -56,6 +56,10 @@
 //! run of some minutes differs from the source as much as another drive would: with a memory of
 //! 30 s the mean rate of 13 minutes of `lte-driving` varies by a tenth or more between seeds.
 
+use cellpace_base::Span;
+
+use crate::steps::Steps;
+
 mod builtin;
 mod generate;
 pub(crate) mod normal;
@@ -98,6 +102,10 @@ pub(crate) const MAX_GAP_MS: u32 = 100;
 pub struct LinkProfile {
     /// Where the numbers come from, in a line.
     pub(crate) about: String,
+    /// The RTT without queues, where it was fitted as well.
+    pub(crate) rtt: Option<Steps<Span>>,
+    /// The share of packets that the path loses, where it was fitted as well.
+    pub(crate) loss: Option<Steps<f64>>,
     /// Rate while served at the normal scores -3, -2.5 .. 3, in Mbit/s, not decreasing.
     pub(crate) rate_mbps: [f64; SCORES],
     /// Shares of the variance of the quality with the relaxation times [`MEMORY_S`].
@@ -142,6 +150,23 @@ impl LinkProfile {
     pub fn with_about(mut self, about: &str) -> Self {
         self.about = about.split_whitespace().collect::<Vec<_>>().join(" ");
         self
+    }
+
+    /// The same profile with an RTT and a share of loss that were fitted, too.
+    #[must_use]
+    pub fn with_path(mut self, rtt: Option<Steps<Span>>, loss: Option<Steps<f64>>) -> Self {
+        (self.rtt, self.loss) = (rtt, loss);
+        self
+    }
+
+    /// The RTT without queues, where it was fitted as well.
+    pub const fn rtt(&self) -> Option<&Steps<Span>> {
+        self.rtt.as_ref()
+    }
+
+    /// The share of packets that the path loses, where it was fitted as well.
+    pub const fn loss(&self) -> Option<&Steps<f64>> {
+        self.loss.as_ref()
     }
 
     /// Whether the scheduler serves in bursts. What was fitted to a log of rates has none.

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use super::LinkProfile;
+use crate::steps::{Level, Steps};
 
 /// Longest text that is read, in bytes; a profile has about three thousand.
 const MAX_TEXT: usize = 64 * 1024;
@@ -102,6 +103,16 @@ pub enum ProfileError {
         /// The smaller one behind it.
         after: f64,
     },
+    /// An RTT or a loss that is not written as the options are.
+    #[error("line {line}: `{key}`: {why}")]
+    Steps {
+        /// Where.
+        line: usize,
+        /// The key.
+        key: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Shares that are no shares.
     #[error("`memory_weight` and `wave_weight` add up to {sum}; they should add up to 1")]
     Weights {
@@ -133,6 +144,10 @@ impl Field {
 
 const ABOUT: &str = "about";
 const ABOUT_HELP: &str = "where the numbers come from";
+const RTT: &str = "rtt";
+const RTT_HELP: &str = "RTT without queues, as --rtt has it; may be left out";
+const LOSS: &str = "loss";
+const LOSS_HELP: &str = "loss in front of the queue, as --loss has it; may be left out";
 
 /// In the order in which they are written, and of [`Profile::slots`].
 const FIELDS: [Field; 17] = [
@@ -200,6 +215,8 @@ impl LinkProfile {
     pub(crate) fn blank() -> Self {
         Self {
             about: String::new(),
+            rtt: None,
+            loss: None,
             rate_mbps: Default::default(),
             memory_weight: Default::default(),
             wave_weight: 0.0,
@@ -273,6 +290,12 @@ fn four_digits(value: f64) -> f64 {
 impl fmt::Display for LinkProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "# {ABOUT_HELP}\n{ABOUT} = {}", self.about)?;
+        if let Some(rtt) = &self.rtt {
+            writeln!(f, "# {RTT_HELP}\n{RTT} = {rtt}")?;
+        }
+        if let Some(loss) = &self.loss {
+            writeln!(f, "# {LOSS_HELP}\n{LOSS} = {loss}")?;
+        }
         let mut copy = self.clone();
         for (field, slot) in FIELDS.iter().zip(copy.slots()) {
             write!(f, "# {}\n{} =", field.help, field.key)?;
@@ -310,6 +333,14 @@ impl FromStr for LinkProfile {
                 }
                 continue;
             }
+            if key == RTT {
+                read_steps(number, RTT, value, &mut profile.rtt)?;
+                continue;
+            }
+            if key == LOSS {
+                read_steps(number, LOSS, value, &mut profile.loss)?;
+                continue;
+            }
             let Some(which) = FIELDS.iter().position(|field| field.key == key) else {
                 return Err(unknown_key(number, key));
             };
@@ -324,6 +355,23 @@ impl FromStr for LinkProfile {
             Some((field, _)) => Err(missing(field.key, field.help)),
             None => profile.check_weights(),
         }
+    }
+}
+
+fn read_steps<T: Level>(
+    line: usize,
+    key: &'static str,
+    value: &str,
+    slot: &mut Option<Steps<T>>,
+) -> Result<(), ProfileError> {
+    let steps = Steps::parse(value, key).map_err(|error| ProfileError::Steps {
+        line,
+        key,
+        why: error.to_string(),
+    })?;
+    match slot.replace(steps) {
+        None => Ok(()),
+        Some(_) => Err(ProfileError::Twice { line, key }),
     }
 }
 

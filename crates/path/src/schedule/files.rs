@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use cellpace_base::Span;
 
-use super::Trace;
 use super::cellreplay::LightTrains;
 use super::step_file::{read_delays, read_delays_every, read_losses};
+use super::{Recording, Trace};
 use crate::error::{PathError, TraceError};
 use crate::profile::{LinkProfile, ProfileError};
 use crate::steps::Steps;
@@ -16,15 +16,15 @@ use crate::steps::Steps;
 /// Many times the size of any profile.
 const MAX_PROFILE_BYTES: u64 = 1 << 18;
 
-/// Reads a trace with the name that errors show.
-type TraceReader = fn(&str, Box<dyn BufRead>) -> Result<Trace, TraceError>;
+/// Reads a recording with the name that errors show.
+type RecordingReader = fn(&str, Box<dyn BufRead>) -> Result<Recording, TraceError>;
 
 type OpenFile<'a> = Box<dyn FnMut(&str) -> io::Result<Box<dyn BufRead>> + 'a>;
 
 /// Both forms of what a link delivers to sparse traffic.
 pub(super) enum LightRecording {
     /// Cut into trains where it pauses.
-    Trace(Trace),
+    Trace(Arc<Trace>),
     /// As CellReplay has them.
     Trains(LightTrains),
 }
@@ -45,8 +45,8 @@ pub(super) enum LightRecording {
 /// ```
 pub struct TraceFiles<'a> {
     open: Option<OpenFile<'a>>,
-    read: TraceReader,
-    traces: HashMap<String, Arc<Trace>>,
+    read: RecordingReader,
+    recordings: HashMap<String, Recording>,
     delays: HashMap<String, Steps<Span>>,
 }
 
@@ -58,15 +58,15 @@ impl<'a> TraceFiles<'a> {
 
     /// Traces are read so, of other formats than Mahimahi's.
     #[must_use]
-    pub fn read_by(self, read: TraceReader) -> Self {
+    pub fn read_by(self, read: RecordingReader) -> Self {
         Self { read, ..self }
     }
 
     /// No files at all: whatever names one is refused.
     pub fn none() -> Self {
-        let read: TraceReader =
-            |name, reader| Trace::read(name, reader).map_err(TraceError::with_csv_hint);
-        Self { open: None, read, traces: HashMap::new(), delays: HashMap::new() }
+        let read: RecordingReader =
+            |name, reader| Ok(Trace::read(name, reader).map_err(TraceError::with_csv_hint)?.into());
+        Self { open: None, read, recordings: HashMap::new(), delays: HashMap::new() }
     }
 
     /// The trace in the file `name`.
@@ -74,14 +74,22 @@ impl<'a> TraceFiles<'a> {
     /// # Errors
     /// When there is no such file, files are not available, or its contents are not a trace.
     pub fn trace(&mut self, name: &str) -> Result<Arc<Trace>, PathError> {
-        if let Some(trace) = self.traces.get(name) {
-            return Ok(Arc::clone(trace));
+        Ok(self.recording(name)?.trace)
+    }
+
+    /// The trace in the file `name`, with the RTT and the loss beside it.
+    ///
+    /// # Errors
+    /// As for [`trace`](Self::trace).
+    pub fn recording(&mut self, name: &str) -> Result<Recording, PathError> {
+        if let Some(recording) = self.recordings.get(name) {
+            return Ok(recording.clone());
         }
         let shown = if name == "-" { "standard input" } else { name };
         let reader = self.reader(name)?;
-        let trace = Arc::new((self.read)(shown, reader)?);
-        self.traces.insert(name.to_owned(), Arc::clone(&trace));
-        Ok(trace)
+        let recording = (self.read)(shown, reader)?;
+        self.recordings.insert(name.to_owned(), recording.clone());
+        Ok(recording)
     }
 
     /// The delays in the file `name`; [`DelaySpec`](crate::DelaySpec) has the format.
@@ -120,7 +128,7 @@ impl<'a> TraceFiles<'a> {
         if LightTrains::is_one(beginning) {
             return Ok(LightRecording::Trains(LightTrains::read(name, reader)?));
         }
-        Ok(LightRecording::Trace((self.read)(name, reader)?))
+        Ok(LightRecording::Trace((self.read)(name, reader)?.trace))
     }
 
     /// The shares of loss in the file `name`; [`LossSpec`](crate::LossSpec) has the format.

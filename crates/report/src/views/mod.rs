@@ -9,6 +9,7 @@ mod markov;
 mod packets;
 mod paper;
 mod probe;
+mod recorded;
 mod transfer;
 
 use cellpace_experiment::EXPERIMENT_SCHEMA;
@@ -52,6 +53,7 @@ pub(crate) fn sections(document: &Document) -> Result<Vec<Section>, ReportError>
             let command = document.schema.trim_start_matches("cellpace.").trim_end_matches("/1");
             Ok(vec![connections::section(command, &document.typed()?)])
         }
+        "cellpace.recorded/1" => each(document, recorded::Recorded::section),
         "cellpace.packets/1" => Ok(vec![packets::section(&document.typed()?)]),
         "cellpace.transfers/1" => Ok(vec![logged_transfers::section(&document.typed()?)]),
         other => {

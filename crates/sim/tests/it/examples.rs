@@ -25,7 +25,7 @@ fn rates(figures: &Figures) -> Vec<f64> {
 type Shows = fn(&Figures) -> bool;
 
 /// What each shows.
-const SCENARIOS: [(&str, Shows); 9] = [
+const SCENARIOS: [(&str, Shows); 10] = [
     ("parking-lot", |run| {
         let rates = rates(run);
         // Each link is full, and the flow over all of them has less than any other.
@@ -47,6 +47,7 @@ const SCENARIOS: [(&str, Shows); 9] = [
         (7.0..10.2).contains(&rate) && run.lost > 100 && run.queue_delay_ms.p95 < 5.0
     }),
     ("satellite", |run| run.handovers == 7 && run.utilization > 0.6),
+    ("satellite-recorded", |run| run.utilization > 0.6),
     ("call-beside-download", |run| {
         let video = run.per_flow[0].video.as_ref().unwrap();
         video.frames > 1500 && run.per_flow[1].throughput_mbps > 5.0
