@@ -27,6 +27,14 @@ impl CommandError {
         Self::Failed(error.to_string())
     }
 
+    /// The same error of what `text` names.
+    pub(crate) fn before(self, text: &str) -> Self {
+        match self {
+            Self::Usage(error) => Self::Usage(format!("{text}{error}")),
+            Self::Failed(error) => Self::Failed(format!("{text}{error}")),
+        }
+    }
+
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Usage(_) => 2,

@@ -2,21 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use cellpace_cc::ControllerSpec;
 
 use cellpace_experiment::{
     Arm, Assigner, ConnectionRecord, Experiment, ExperimentEntry, ExperimentLine, Figure,
     FigureKind, Guard, GuardLook,
 };
-use cellpace_live::{MetricFamily, MetricKind, metric_family};
-use cellpace_proxy::{Treatment, Trial};
-use cellpace_tcp::{ControlOptions, TcpCongestionControl};
+use cellpace_live::{MetricFamily, MetricKind, MoreMetrics, metric_family};
+use cellpace_tcp::{ControlOptions, Recorder, TcpCongestionControl, Treatment, Trial};
 use clap::Args;
 
+use crate::connection_outputs::ConnectionOutputs;
 use crate::error::CommandError;
 use crate::flow_options::FlowArgs;
 use crate::line_writer::LineWriter;
@@ -26,16 +29,22 @@ use crate::output::{append, complain, refuse_stdout, write_bytes};
 /// From one look at the clock to the next: the guard judges at the end of each slot.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The options of an experiment.
+/// How long connections get to end once the command does.
+const LAST_ENDS: Duration = Duration::from_secs(1);
+
+/// Options for connections of which not all are under one controller.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Experiment")]
 pub(crate) struct ExperimentOptions {
+    /// Put this share of the connections under the controller, and leave the others plain
+    #[arg(long, value_name = "SHARE", value_parser = cellpace_base::parse_fraction)]
+    pub(crate) share_of: Option<f64>,
     /// Compare arms on live traffic as this file says
-    #[arg(long, value_name = "FILE.toml", requires = "experiment_log", conflicts_with_all = ["cc", "share_of"])]
-    pub(crate) experiment: Option<PathBuf>,
+    #[arg(long, value_name = "FILE.toml", requires = "experiment_log", conflicts_with_all = ["cc", "share_of", "mdi_samples"])]
+    experiment: Option<PathBuf>,
     /// Append a line of JSON for each connection of the experiment; the guard's state is beside it
     #[arg(long, value_name = "FILE.jsonl", requires = "experiment")]
-    pub(crate) experiment_log: Option<PathBuf>,
+    experiment_log: Option<PathBuf>,
 }
 
 /// An experiment that was read.
@@ -64,19 +73,48 @@ struct State {
 }
 
 impl ExperimentOptions {
-    /// Where the guard keeps its state: beside the log.
-    pub(crate) fn guard_file(&self) -> Option<PathBuf> {
-        self.experiment_log.as_deref().map(guard_file)
+    /// Refuses files that two options write, and those that would replace what is read; `config` is, too.
+    pub(crate) fn check_files(
+        &self,
+        outputs: &ConnectionOutputs,
+        config: Option<&Path>,
+    ) -> Result<(), CommandError> {
+        let guard = self.experiment_log.as_deref().map(guard_file);
+        let written = [
+            ("--experiment-log", self.experiment_log.as_deref()),
+            ("the state of the experiment's guard", guard.as_deref()),
+        ];
+        let read: Vec<&Path> = self.experiment.as_deref().into_iter().chain(config).collect();
+        outputs.check_beside(&written, &read)
     }
 
-    /// Reads the file, if there is one.
-    pub(crate) fn read(&self, flow: &FlowArgs) -> Result<Option<ReadExperiment>, CommandError> {
+    /// How connections are controlled, and which of them.
+    pub(crate) fn control(
+        &self,
+        experiment: Option<&ReadExperiment>,
+        flow: &FlowArgs,
+        outputs: &ConnectionOutputs,
+    ) -> Result<(ControlOptions, Option<Trial>), CommandError> {
+        let Some(experiment) = experiment else {
+            return Ok((flow.options(outputs)?, self.share_of.map(Trial::ShareOf)));
+        };
+        let trial = experiment.trial(|cc| flow.options_of_arm(cc, outputs))?;
+        let first = trial.controls().next().cloned();
+        Ok((first.map_or_else(|| flow.options(outputs), Ok)?, Some(trial)))
+    }
+
+    /// Reads the file, if there is one. `controller` reads the controllers that the command can have.
+    pub(crate) fn read(
+        &self,
+        outputs: &ConnectionOutputs,
+        controller: impl Fn(&str) -> Result<ControllerSpec, String>,
+    ) -> Result<Option<ReadExperiment>, CommandError> {
         let (Some(file), Some(log)) = (&self.experiment, &self.experiment_log) else {
             return Ok(None);
         };
         let wrong = |why: &str| CommandError::usage(format!("{}: {why}", file.display()));
         let text = read_text(&file.to_string_lossy(), "experiment")?;
-        let experiment = Experiment::read(&text, |cc| flow.controller(cc).map(drop))
+        let experiment = Experiment::read(&text, |cc| controller(cc).map(drop))
             .map_err(|error| wrong(&error.to_string()))?;
         for arm in &experiment.arms {
             if let Some(tcp) = &arm.tcp {
@@ -86,25 +124,35 @@ impl ExperimentOptions {
             }
         }
         refuse_stdout("--experiment-log", Some(log), "a log with the guard's state beside it")?;
+        if has_several_controllers(&experiment) && outputs.name_one_controller() {
+            return Err(CommandError::usage(
+                "--json, --report and --events name one controller, and the experiment has several: its log \
+                 has their figures",
+            ));
+        }
         let (file, log, ended) = (file.clone(), log.clone(), Arc::default());
         Ok(Some(ReadExperiment { file, log, experiment, ended }))
     }
 }
 
+/// Whether connections of several arms are under a controller, and not under the same.
+fn has_several_controllers(experiment: &Experiment) -> bool {
+    let mut controllers = experiment.arms.iter().filter_map(|arm| arm.cc.as_deref());
+    let first = controllers.next();
+    controllers.any(|cc| Some(cc) != first)
+}
+
 impl ReadExperiment {
-    /// What connections get. The outputs of connections under controllers name one controller: that of
-    /// the first arm that has one, `flow`'s.
+    /// What connections get; `options` says how those of an arm with this controller are controlled.
     pub(crate) fn trial(
         &self,
-        args: &FlowArgs,
-        flow: &mut ControlOptions,
+        options: impl Fn(&str) -> Result<ControlOptions, CommandError>,
     ) -> Result<Trial, CommandError> {
-        let controllers = || self.experiment.arms.iter().filter_map(|arm| arm.cc.as_deref());
-        if let Some(cc) = controllers().next() {
-            *flow = args.options_under(flow, cc)?;
-        }
         let treatment = |arm: &Arm| match &arm.cc {
-            Some(cc) => args.options_under(flow, cc).map(Box::new).map(Treatment::Controlled),
+            Some(cc) => {
+                let controlled = options(cc).map(Box::new).map(Treatment::Controlled);
+                controlled.map_err(|error| error.before(&format!("arm `{}`: ", arm.name)))
+            }
             None => Ok(Treatment::Plain(arm.tcp.clone())),
         };
         Ok(Trial::Experiment {
@@ -114,15 +162,8 @@ impl ReadExperiment {
         })
     }
 
-    /// Whether connections of several arms are under a controller, and not under the same.
-    pub(crate) fn has_several_controllers(&self) -> bool {
-        let mut controllers = self.experiment.arms.iter().filter_map(|arm| arm.cc.as_deref());
-        let first = controllers.next();
-        controllers.any(|cc| Some(cc) != first)
-    }
-
     /// Opens the log, and goes on where an earlier run of the experiment stopped.
-    pub(crate) fn open(self, verbosity: Verbosity) -> Result<OpenExperiment, CommandError> {
+    pub(crate) fn open(self, verbosity: Verbosity) -> Result<Arc<OpenExperiment>, CommandError> {
         let Self { file, log, experiment, ended } = self;
         let guard_file = guard_file(&log);
         let guard = restored(&experiment, &guard_file)?;
@@ -146,7 +187,10 @@ impl ReadExperiment {
         }
         let state = Mutex::new(State { guard, recorded: BTreeMap::new() });
         let assigner = Assigner::new(experiment.clone());
-        Ok(OpenExperiment { experiment, assigner, ended, lines, guard_file, state })
+        let open = OpenExperiment { experiment, assigner, ended, lines, guard_file, state };
+        let open = Arc::new(open);
+        open.guard().map_err(CommandError::failed)?;
+        Ok(open)
     }
 }
 
@@ -174,12 +218,33 @@ impl OpenExperiment {
         *state.recorded.entry(record.arm.clone()).or_default() += 1;
     }
 
-    /// Judges at the end of each slot, for as long as it is awaited.
-    pub(crate) async fn guard(&self) {
-        loop {
-            tokio::time::sleep(LOOK).await;
-            self.look();
+    /// Judges at the end of each slot, on a thread of its own.
+    fn guard(self: &Arc<Self>) -> io::Result<()> {
+        let guarded = Arc::downgrade(self);
+        let watch = move || {
+            while let Some(experiment) = guarded.upgrade() {
+                experiment.look();
+                drop(experiment);
+                thread::sleep(LOOK);
+            }
+        };
+        thread::Builder::new().name("cellpace-guard".to_owned()).spawn(watch).map(drop)
+    }
+
+    /// What records connections that this process does not relay.
+    pub(crate) fn recorder(self: &Arc<Self>) -> Result<Arc<Recorder>, CommandError> {
+        let (assigner, recorded) = (Arc::new(self.assigner.clone()), self.clone());
+        let recorder = Recorder::start(assigner, move |record| recorded.record(record));
+        let failed = |error| CommandError::failed(format!("--experiment: sock_diag: {error}"));
+        recorder.map(Arc::new).map_err(failed)
+    }
+
+    /// Completes what is written, with the connections that a recorder has.
+    pub(crate) fn finish_with(&self, recorder: Option<&Recorder>) -> Result<(), CommandError> {
+        if let Some(recorder) = recorder {
+            recorder.finish(LAST_ENDS);
         }
+        self.finish()
     }
 
     fn look(&self) {
@@ -220,6 +285,12 @@ impl OpenExperiment {
         let state = self.lock().guard.to_json();
         self.keep(&state);
         self.lines.finish().map_or(Ok(()), |failed| Err(CommandError::failed(failed)))
+    }
+
+    /// The figures for Prometheus of a command that has no others of its own.
+    pub(crate) fn more_metrics(self: &Arc<Self>) -> MoreMetrics {
+        let counted = self.clone();
+        Box::new(move || counted.families().into())
     }
 
     /// Figures for Prometheus.

@@ -65,38 +65,46 @@ pub(crate) struct FlowArgs {
 
 impl FlowArgs {
     /// Reads the options, takes a place at the kernel driver where that is to be used, and says what a person
-    /// should know of the choice. `needs_process` is an option that wants the controllers in this process.
+    /// should know of the choice.
     pub(crate) fn options(
         &self,
         outputs: &ConnectionOutputs,
-        needs_process: Option<&'static str>,
     ) -> Result<ControlOptions, CommandError> {
         let cc = self
             .controller(&self.cc)
             .map_err(|error| CommandError::usage(format!("--cc: {error}")))?;
+        let options = self.options_under(&cc, outputs)?;
+        self.describe(&options.drivers, outputs.verbosity);
+        let cc = self.samples.watch(&[options.cc])?.remove(0);
+        Ok(ControlOptions { cc, ..options })
+    }
+
+    /// The same of an arm of an experiment.
+    pub(crate) fn options_of_arm(
+        &self,
+        cc: &str,
+        outputs: &ConnectionOutputs,
+    ) -> Result<ControlOptions, CommandError> {
+        let cc = self.controller(cc).map_err(CommandError::usage)?;
+        self.options_under(&cc, outputs)
+    }
+
+    fn options_under(
+        &self,
+        cc: &ControllerSpec,
+        outputs: &ConnectionOutputs,
+    ) -> Result<ControlOptions, CommandError> {
         self.check_options_of_drivers()?;
         self.below.check().map_err(|error| CommandError::usage(format!("--below: {error}")))?;
         let verbosity = outputs.verbosity;
-        let needs_process = self.samples.option().or(outputs.needs_decisions()).or(needs_process);
+        let needs_process = self.samples.option().or(outputs.needs_decisions());
         let drivers = self.driver_choice().open(|name| {
-            let holder = open_in_kernel(self.in_kernel(), name, &cc, needs_process, verbosity);
+            let holder = open_in_kernel(self.in_kernel(), name, cc, needs_process, verbosity);
             holder.map_err(|why| PlacementReason::NoKernelDriver(why.into()))
         });
         let drivers = drivers.map_err(CommandError::failed)?;
-        self.describe(&drivers, verbosity);
-        let cc = drivers.kernel().map_or(cc.clone(), |holder| installed_as(holder, &cc));
-        let cc = self.samples.watch(&[cc])?.remove(0);
+        let cc = drivers.kernel().map_or_else(|| cc.clone(), |holder| installed_as(holder, cc));
         Ok(ControlOptions { cc, seed: seed()?, drivers })
-    }
-
-    /// The same options with another controller.
-    pub(crate) fn options_under(
-        &self,
-        options: &ControlOptions,
-        cc: &str,
-    ) -> Result<ControlOptions, CommandError> {
-        let cc = self.controller(cc).map_err(CommandError::usage)?;
-        Ok(ControlOptions { cc, ..options.clone() })
     }
 
     /// Reads a controller that goes with the driver.

@@ -16,7 +16,7 @@ use cellpace_proxy::rules::{MAX_DEVICE_NAME, Redirect};
 use cellpace_proxy::socks5::{Credentials, Target};
 use cellpace_proxy::{
     Access, AddressRange, ConnectionError, ControlledSide, Notice, Proxy, ProxyConfig, ProxyError,
-    ProxyLimits, ProxyMode, ProxyOutcome, ServedConnection, StopUrgency, Trial, is_listener,
+    ProxyLimits, ProxyMode, ProxyOutcome, ServedConnection, StopUrgency, is_listener,
 };
 use cellpace_run::{LoggingCommand, PlainReason};
 use cellpace_tcp::TcpError;
@@ -72,9 +72,6 @@ pub(crate) struct ProxyArgs {
     /// The side under the controller: the one that the radio link is on
     #[arg(long, value_enum, default_value_t = ControlArg::Client)]
     control: ControlArg,
-    /// Put this share of the connections under the controller, and leave the others plain
-    #[arg(long, value_name = "SHARE", value_parser = cellpace_base::parse_fraction)]
-    share_of: Option<f64>,
     #[command(flatten)]
     flow: FlowArgs,
     #[command(flatten)]
@@ -200,18 +197,11 @@ pub(crate) fn run(args: &ProxyArgs) -> Result<ExitCode, CommandError> {
         print(&redirect(args, &args.listen).commands())?;
         return Ok(ExitCode::SUCCESS);
     }
-    check_files(args)?;
+    let file = args.file.as_ref().map(ConfigFile::path);
+    args.experiment.check_files(&args.outputs, file)?;
     check_target(args)?;
     cellpace_os::descriptors::raise_limit();
-    let experiment = args.experiment.read(&args.flow)?;
-    if experiment.as_ref().is_some_and(ReadExperiment::has_several_controllers)
-        && args.outputs.name_one_controller()
-    {
-        return Err(CommandError::usage(
-            "--json, --report and --events name one controller, and the experiment has several: its log \
-             has their figures",
-        ));
-    }
+    let experiment = args.experiment.read(&args.outputs, |cc| args.flow.controller(cc))?;
     let config = config(args, experiment.as_ref())?;
     check_runtime()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -269,19 +259,6 @@ fn resolve(name: &str, port: u16) -> Result<Vec<SocketAddr>, CommandError> {
     let found: Vec<SocketAddr> =
         found.map_err(|error| failure(&resolve_problem(&error)))?.collect();
     if found.is_empty() { Err(failure("it has no address")) } else { Ok(found) }
-}
-
-/// Refuses files that two options write, and those that would replace what is read.
-fn check_files(args: &ProxyArgs) -> Result<(), CommandError> {
-    let options = &args.experiment;
-    let guard = options.guard_file();
-    let written = [
-        ("--experiment-log", options.experiment_log.as_deref()),
-        ("the state of the experiment's guard", guard.as_deref()),
-    ];
-    let config = args.file.as_ref().map(ConfigFile::path);
-    let read: Vec<&Path> = options.experiment.as_deref().into_iter().chain(config).collect();
-    args.outputs.check_beside(&written, &read)
 }
 
 /// Clap does not insist on an option that another one excludes.
@@ -345,12 +322,7 @@ fn config(
     experiment: Option<&ReadExperiment>,
 ) -> Result<ProxyConfig, CommandError> {
     let connections = most_connections(args);
-    let needs_process = experiment.map(|_| "--experiment");
-    let mut flow = args.flow.options(&args.outputs, needs_process)?;
-    let mut trial = args.share_of.map(Trial::ShareOf);
-    if let Some(experiment) = experiment {
-        trial = Some(experiment.trial(&args.flow, &mut flow)?);
-    }
+    let (flow, trial) = args.experiment.control(experiment, &args.flow, &args.outputs)?;
     Ok(ProxyConfig {
         listen: args.listen.clone(),
         mode: mode(args)?,
@@ -441,7 +413,6 @@ async fn serve(
     };
     // Last of what can fail: a proxy that does not start leaves no file.
     let experiment = experiment.map(|read| read.open(args.outputs.verbosity)).transpose()?;
-    let experiment = experiment.map(Arc::new);
     let metrics = proxy.metrics();
     if let Some(reload) = reload {
         let verbosity = args.outputs.verbosity;
@@ -481,9 +452,6 @@ async fn serve(
         }
     });
     let recorded = experiment.clone();
-    if let Some(experiment) = experiment.clone() {
-        tokio::spawn(async move { experiment.guard().await });
-    }
     let (opened, plain) = (log.clone(), outputs.plain.clone());
     let (unreachable, uncontrolled) = (RepeatedNote::default(), RepeatedNote::default());
     let is_forwarder = args.to.is_some();

@@ -11,11 +11,12 @@ use cellpace_run::{
     Broker, BrokerConfig, Launch, LoggingCommand, PlainConnections, PlainReason, PreloadLibrary,
     RunError, RunNotice, check_program,
 };
-use cellpace_tcp::{ControlOptions, RelayEngine};
+use cellpace_tcp::{ControlOptions, RelayEngine, Trial};
 use clap::Args;
 
 use crate::connection_outputs::{ConnectionOutputs, connections};
 use crate::error::CommandError;
+use crate::experiment_options::{ExperimentOptions, OpenExperiment, ReadExperiment};
 use crate::flow_options::FlowArgs;
 use crate::line_writer::reopen_all;
 use crate::options::{Verbosity, span, whole};
@@ -35,6 +36,8 @@ Programs that cannot be preloaded (static ones, Go, setuid): `cellpace proxy`, `
 pub(crate) struct RunArgs {
     #[command(flatten)]
     flow: FlowArgs,
+    #[command(flatten)]
+    experiment: ExperimentOptions,
     /// Connections that the program accepts at these ports: 443, 80,8000-8100 or all [default: all,
     /// without --out]
     #[arg(long = "in", value_name = "PORTS", help_heading = "Connections")]
@@ -64,9 +67,10 @@ pub(crate) struct RunArgs {
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     let rules = rules(args)?;
-    args.outputs.check()?;
-    let options = args.flow.options(&args.outputs, None)?;
-    match start(args, options, &rules) {
+    args.experiment.check_files(&args.outputs, None)?;
+    let experiment = args.experiment.read(&args.outputs, |cc| args.flow.controller(cc))?;
+    let control = args.experiment.control(experiment.as_ref(), &args.flow, &args.outputs)?;
+    match start(args, control, experiment, &rules) {
         Ok(code) => Ok(code),
         Err(Stop::Run(error)) => not_started(&error),
         Err(Stop::CommandError(failure)) => Err(failure),
@@ -85,7 +89,12 @@ impl From<RunError> for Stop {
     }
 }
 
-fn start(args: &RunArgs, options: ControlOptions, rules: &Rules) -> Result<ExitCode, Stop> {
+fn start(
+    args: &RunArgs,
+    (options, trial): (ControlOptions, Option<Trial>),
+    experiment: Option<ReadExperiment>,
+    rules: &Rules,
+) -> Result<ExitCode, Stop> {
     check_program(args.program.first().map_or("".as_ref(), OsString::as_os_str))?;
     let library = PreloadLibrary::find()?;
     let launch = Launch::prepare()?;
@@ -93,17 +102,23 @@ fn start(args: &RunArgs, options: ControlOptions, rules: &Rules) -> Result<ExitC
         true => launch.with_output_on_stderr(),
         false => launch,
     };
-    // Through the kernel driver connections need no descriptors here.
-    let is_in_kernel = options.drivers.kernel().is_some();
-    let workers = if is_in_kernel { 1 } else { workers().map_err(Stop::CommandError)? };
+    // Through the kernel driver connections need no descriptors here. A trial is drawn for in one place.
+    let is_one = options.drivers.kernel().is_some() || trial.is_some();
+    let workers = if is_one { 1 } else { workers().map_err(Stop::CommandError)? };
     let engine = match args.max_connections {
         Some(limit) => RelayEngine::limited(limit as usize),
         None => RelayEngine::new(),
     };
     // After `prepare`: it may start a thread.
-    let outputs = args.outputs.open(LoggingCommand::Run, &options.cc, None);
+    let experiment = experiment.map(|read| read.open(args.outputs.verbosity)).transpose();
+    let experiment = experiment.map_err(Stop::CommandError)?;
+    let recorder = experiment.as_ref().map(OpenExperiment::recorder).transpose();
+    let recorder = recorder.map_err(Stop::CommandError)?;
+    let metrics = experiment.as_ref().map(OpenExperiment::more_metrics);
+    let outputs = args.outputs.open(LoggingCommand::Run, &options.cc, metrics);
     let (log, outputs) = outputs.map_err(Stop::CommandError)?;
-    let config = BrokerConfig { workers, ..BrokerConfig::new(options) };
+    let config = BrokerConfig { workers, trial, ..BrokerConfig::new(options) };
+    let config = BrokerConfig { recorder: recorder.clone(), ..config };
     let broker = Broker::start(&engine, &config, log)?;
     let running = launch.start(&args.program, &library, &broker, rules)?;
     let (verbosity, plain) = (args.outputs.verbosity, outputs.plain.clone());
@@ -116,8 +131,10 @@ fn start(args: &RunArgs, options: ControlOptions, rules: &Rules) -> Result<ExitC
         let cut = connections(finish.cut as u64);
         args.outputs.verbosity.note(&format!("{cut} {verb} cut before all was delivered"));
     }
+    let recorded =
+        experiment.map_or(Ok(()), |experiment| experiment.finish_with(recorder.as_deref()));
     // The program's own failure says more than that of a file.
-    match (outputs.finish(), finish.code) {
+    match (outputs.finish().and(recorded), finish.code) {
         (Err(error), 0) => Err(Stop::CommandError(error)),
         (Err(error), code) => {
             complain(&error.to_string());

@@ -84,7 +84,7 @@ pub struct ConnectionRecord {
     pub start_s: f64,
     /// From accepting to closing, in seconds.
     pub duration_s: f64,
-    /// Who keeps to the window: `plain`, `gate`, `kernel` or `client-server`.
+    /// Who keeps to the window: `plain`, `native`, `kernel`, `gate` or `client-server`.
     pub driver: String,
     /// How it ended, in a word.
     pub outcome: String,
@@ -102,7 +102,8 @@ pub struct ConnectionRecord {
     pub tcp_sent_bytes: u64,
     /// Bytes that TCP sent again.
     pub retransmitted_bytes: u64,
-    /// Acknowledged bytes by the time from the first byte to the last one's ack, in Mbit/s.
+    /// Acknowledged bytes by the time from the first byte to the last one's ack, in Mbit/s; of `cellpace run`
+    /// by the time in which any byte waited for its ack.
     pub goodput_mbps: Option<f64>,
     /// From accepting to the first byte for the peer, in ms.
     pub first_byte_ms: Option<f64>,

@@ -4,13 +4,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use cellpace_tcp::ControlOptions;
+use cellpace_tcp::{ControlOptions, Trial};
 
 use crate::access::Access;
 use crate::network::AddressRange;
 use crate::proxy_header::Version;
 use crate::socks5::{Credentials, Target};
-use crate::trial::Trial;
 
 /// The configuration of a proxy.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use cellpace_tcp::RelayEngine;
+use cellpace_tcp::{ArmControl, RelayEngine, Trials};
 use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -28,7 +28,7 @@ use crate::side::{ConnectionSide, prepare, set_congestion_control};
 use crate::socks5::{
     Credentials, Handshake, HandshakeStep, MAX_MESSAGE_BYTES, Reply, SocksError, Target,
 };
-use crate::trial::{ArmControl, Part, Trials};
+use crate::trial::Part;
 
 /// Delay of the answer to a wrong password.
 const FAILURE: Duration = Duration::from_secs(1);
@@ -82,7 +82,8 @@ pub(crate) async fn serve(
         Err(error) => shared.metrics.refused(error.word()),
     }
     if let (Some(part), Ok(how)) = (served.part.take(), &how)
-        && let Some(record) = shared.trials.record(part, *how, &served.moved)
+        && let Some(record) =
+            part.record(&shared.trials, shared.config.control.client(), *how, &served.moved)
     {
         (shared.report)(Notice::Recorded(record));
     }
@@ -211,8 +212,8 @@ impl Served<'_> {
     ) -> Result<ConnectionEnd, ConnectionError> {
         let config = &self.shared.config;
         let trials = &self.shared.trials;
-        let part = self.part.get_or_init(|| trials.begin(self.client, self.accepted));
-        let treatment = trials.treatment(part);
+        let part = self.part.get_or_init(|| Part::begin(trials, self.client, self.accepted));
+        let treatment = trials.treatment(part.drawn());
         let mut cut = Cut(vec![
             self.side(client, treatment, config.control.client(), false)?,
             self.side(upstream, treatment, config.control.upstream(), true)?,

@@ -31,4 +31,3 @@ pub use metrics::Metrics;
 pub use network::AddressRange;
 pub use notice::{ConnectionEnd, ControlledFlow, Notice, ServedConnection, StopUrgency};
 pub use server::{Proxy, ProxyOutcome, Reconfigure};
-pub use trial::{Treatment, Trial};

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cellpace_os::service::prefer_second_listener;
-use cellpace_tcp::{RelayEngine, trim_memory};
+use cellpace_tcp::{RelayEngine, Trial, Trials, trim_memory};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -20,7 +20,6 @@ use crate::connection::{ProxyShared, serve};
 use crate::error::ProxyError;
 use crate::metrics::Metrics;
 use crate::notice::{Notice, StopUrgency, at_least};
-use crate::trial::{Trial, Trials};
 
 /// Length of the kernel's backlog, which the kernel cuts to its own limit.
 const BACKLOG: i32 = 4096;
@@ -360,8 +359,7 @@ impl ProxyShared {
 }
 
 fn trials(engine: &RelayEngine, config: &ProxyConfig) -> Arc<Trials> {
-    let is_client_measured = config.control.client();
-    Arc::new(Trials::new(engine, config.trial.clone(), &config.flow, is_client_measured))
+    Arc::new(Trials::new(engine, config.trial.clone(), &config.flow))
 }
 
 /// Accepts a connection that waits, without waiting for one. Asks the kernel: the runtime may not have heard of

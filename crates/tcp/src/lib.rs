@@ -21,11 +21,13 @@ mod kernel;
 mod linger;
 mod options;
 mod placement;
+mod recorder;
 mod relay;
 mod socket;
 mod stream;
 mod thread;
 mod timers;
+mod trial;
 
 pub use control::{ControlOptions, FlowControl, NewFlow};
 pub use error::{PlacementReason, TcpError};
@@ -38,8 +40,10 @@ pub use options::{
     RelayOptions,
 };
 pub use placement::{DriverChoice, Placement, ProgramSocket};
+pub use recorder::{RecordedSocket, Recorder};
 pub use relay::{
     BelowOnSystem, CongestionControlName, RelayEngine, TcpCongestionControl, trim_memory,
 };
 pub use socket::{TcpFigures, unacknowledged};
 pub use stream::AlccStream;
+pub use trial::{ArmControl, TcpSamples, Treatment, Trial, TrialPart, Trials, rounded};

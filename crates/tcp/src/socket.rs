@@ -75,6 +75,10 @@ pub struct TcpFigures {
     pub retransmitted_bytes: u64,
     /// Time since data were last sent, in ms.
     pub since_sent_ms: u32,
+    /// Bytes that came, ever; one more after the peer's end.
+    pub received_bytes: u64,
+    /// Time in which anything waited to be sent or acknowledged, in us.
+    pub busy_us: u64,
 }
 
 impl TcpFigures {
@@ -140,6 +144,8 @@ impl TcpInfo {
                 sent_bytes: long(200),
                 retransmitted_bytes: long(208),
                 since_sent_ms: word(44),
+                received_bytes: long(128),
+                busy_us: long(168),
             },
         }
     }

@@ -2,16 +2,18 @@
 
 use std::fs;
 use std::io::Read;
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cellpace_experiment::{
     Assigner, ConnectionRecord, Experiment, ExperimentLine, ExperimentRecords, ExperimentResult,
 };
 
-use crate::program::eventually;
+use crate::kernel_native::sink;
+use crate::program::{eventually, guinea::can_run};
 use crate::proxy::{Running, echo, exchange, refused};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -152,6 +154,70 @@ fn connections_of_all_arms_are_measured_alike() {
     the_report_says_what_the_log_has(&files);
 }
 
+/// Connections that a program opens, each of ten kilobytes, by `cellpace run` with these options.
+fn run(options: &[&str], connections: usize) -> (Option<i32>, String) {
+    let send = format!(
+        "for i in $(seq {connections}); do head -c 10000 /dev/zero >/dev/tcp/127.0.0.1/{}; done",
+        sink().port()
+    );
+    cellpace(&[&["run", "--quiet", "--out", "all"], options, &["--", "bash", "-c", &send]].concat())
+}
+
+#[test]
+fn connections_of_a_program_are_recorded_by_their_arms() {
+    if !can_run() {
+        return;
+    }
+    let files = Files::new(&text("assign = \"connection\"", "[[arm]]\nname = \"plain\"\n"));
+    let options = [&["--driver", "gate"][..], &files.options()].concat();
+    assert_eq!(run(&options, 40), (Some(0), String::new()));
+    let records = files.records();
+    assert_eq!(records.connections.len(), 40);
+    for (arm, driver) in [("reno", "plain"), ("copa", "gate"), ("plain", "plain")] {
+        let of_arm: Vec<&ConnectionRecord> =
+            records.connections.iter().filter(|record| record.arm == arm).collect();
+        assert!((1..40).contains(&of_arm.len()), "{arm}: {}", of_arm.len());
+        for record in of_arm {
+            assert_eq!((record.driver.as_str(), record.outcome.as_str()), (driver, "finished"));
+            assert_eq!((record.acked_bytes, record.tcp_sent_bytes), (10_000, 10_000), "{record:?}");
+            assert!(record.counts() && record.client.len() == 16, "{record:?}");
+            assert!(record.goodput_mbps.is_some_and(|mbps| mbps > 0.0), "{record:?}");
+            let (min, p95) = (record.min_rtt_ms.unwrap(), record.rtt_p95_ms.unwrap());
+            assert!(0.0 < min && min <= p95 && p95 < 1000.0, "{record:?}");
+        }
+    }
+    assert!(files.log.with_extension("jsonl.guard").exists());
+    let shared = ["--driver", "gate", "--share-of", "25%", "--json", "-"];
+    let (code, text) = run(&shared, 40);
+    assert!(code == Some(0) && (9..=11).contains(&text.lines().count()), "{text}");
+}
+
+#[test]
+fn a_connection_of_a_program_that_is_reset_counts_as_an_error() {
+    if !can_run() {
+        return;
+    }
+    let files = Files::new(&text("assign = \"connection\"", ""));
+    // Who closes with something unread resets.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        listener.incoming().for_each(|stream| {
+            let mut stream = stream.unwrap();
+            stream.read_exact(&mut [0]).unwrap();
+        });
+    });
+    let send =
+        format!("for i in 1 2 3 4 5 6; do cat /dev/zero >/dev/tcp/127.0.0.1/{port}; done; true");
+    let options = files.options();
+    let before = ["run", "--quiet", "--out", "all", "--driver", "gate"];
+    let (code, _) = cellpace(&[&before[..], &options, &["--", "bash", "-c", &send]].concat());
+    assert_eq!(code, Some(0));
+    let records = files.records().connections;
+    assert_eq!(records.len(), 6);
+    assert!(records.iter().all(ConnectionRecord::is_error), "{records:?}");
+}
+
 /// Runs `cellpace`, and returns its code and what it prints.
 fn cellpace(args: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_cellpace")).args(args).output().unwrap();
@@ -290,7 +356,7 @@ fn a_guard_that_fires_is_final_until_its_state_is_removed() {
             Some(1) => reset(stream),
             _ => exchange(&mut stream),
         }
-        std::thread::sleep(Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(50));
     }
     running.signal("TERM");
     running.code();

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::kernel_pins::{Place, connection};
 use crate::program::{Outcome, eventually};
+use cellpace_experiment::ExperimentRecords;
 use cellpace_kernel::pins;
 
 /// Runs a test in a network namespace of its own, with a loopback device.
@@ -138,8 +139,42 @@ fn connections_of_run_are_left_to_the_controller_in_the_kernel() {
     place.good("remove --cc pace");
 }
 
+/// An arm is left to the kernel like all connections of a command.
+#[test]
+fn an_arm_of_an_experiment_is_left_to_the_controller_in_the_kernel() {
+    let Some(mut place) = Place::new() else { return };
+    let driver = place.name.clone();
+    place.name = format!("{driver}_pace");
+    let arms = "[[arm]]\nname = \"plain\"\n[[arm]]\nname = \"pace\"\ncc = \"pace\"\n";
+    let head =
+        "[experiment]\nname = \"e\"\nsecret = \"0123456789abcdef\"\nassign = \"connection\"\n";
+    place.folder.write("e.toml", format!("{head}{arms}"));
+    let port = sink().port();
+    let send = format!("for i in $(seq 20); do echo hello >/dev/tcp/127.0.0.1/{port}; done");
+    let run = |options: &str| {
+        let experiment = "--experiment e.toml --experiment-log e.jsonl --driver-name";
+        let line = format!("run --quiet --out all {experiment} {driver} {options} --");
+        let command: Vec<&str> = line.split_whitespace().chain(["bash", "-c", &send]).collect();
+        place.folder.run_args(command)
+    };
+    let missing = format!("arm `pace`: this kernel has no `{}`", place.name);
+    run("--driver native").complains(1, &missing);
+    place.good("install --cc pace");
+    let ended = run("--driver native");
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    let log = String::from_utf8(place.folder.read("e.jsonl")).unwrap();
+    let records = ExperimentRecords::read(&log).unwrap().connections;
+    assert_eq!(records.len(), 20, "{log}");
+    for (arm, driver) in [("plain", "plain"), ("pace", "native")] {
+        let mut of_arm = records.iter().filter(|record| record.arm == arm);
+        assert!(of_arm.clone().count() > 0, "{log}");
+        assert!(of_arm.all(|record| record.driver == driver && record.acked_bytes == 6), "{log}");
+    }
+    place.good("remove --cc pace");
+}
+
 /// A server that reads all that comes.
-fn sink() -> SocketAddr {
+pub(crate) fn sink() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {

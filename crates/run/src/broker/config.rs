@@ -1,8 +1,9 @@
 //! How a broker treats its clients and its flows.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use cellpace_tcp::ControlOptions;
+use cellpace_tcp::{ControlOptions, Recorder, Trial};
 
 /// How a broker treats its clients and its flows.
 #[derive(Debug, Clone)]
@@ -11,6 +12,10 @@ pub struct BrokerConfig {
     /// kernel driver connections stay with the program, and only their windows are ours; with one
     /// worker only.
     pub options: ControlOptions,
+    /// Which connections are controlled: all of them as `options` say, without. With one worker only.
+    pub trial: Option<Trial>,
+    /// Records the connections of an experiment.
+    pub recorder: Option<Arc<Recorder>>,
     /// Clients that are served at a time; more wait. For root, which serves every user, a new one
     /// takes the oldest place of the user who has most of them.
     pub most_clients: usize,
@@ -26,6 +31,7 @@ pub struct BrokerConfig {
 impl BrokerConfig {
     /// The defaults.
     pub fn new(options: ControlOptions) -> Self {
-        Self { options, most_clients: 256, patience: Duration::from_secs(1), workers: 1 }
+        let (trial, recorder, patience) = (None, None, Duration::from_secs(1));
+        Self { options, trial, recorder, most_clients: 256, patience, workers: 1 }
     }
 }

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use cellpace_os::socket::{state_of_tcp, tcp_state};
 use cellpace_tcp::{
-    FlowControl, FlowHandle, FlowOutcome, NewFlow, ProgramSocket, RemoteSocket, SocketOwner,
-    TcpError,
+    ArmControl, FlowControl, FlowHandle, FlowOutcome, NewFlow, ProgramSocket, RecordedSocket,
+    Recorder, RemoteSocket, SocketOwner, TcpError, TrialPart, Trials,
 };
+use rustix::net::sockopt::{set_tcp_congestion, socket_cookie};
 use rustix::process::Pid;
 
 use super::flow_count::FlowCount;
@@ -28,7 +29,8 @@ const MAX_PROCESSES: usize = 64;
 
 /// A worker's connections.
 pub(super) struct Connections {
-    control: FlowControl,
+    trials: Trials,
+    recorder: Option<Arc<Recorder>>,
     watcher: SharedWatcher,
     flows: HashMap<u64, ConnectionFlow>,
     count: Arc<FlowCount>,
@@ -37,6 +39,16 @@ pub(super) struct Connections {
     next_flow: u64,
     /// From one flow's number to the next one's.
     workers: u32,
+}
+
+/// What became of a connection.
+pub(super) enum Taken {
+    /// The application gets this end.
+    Relayed(OwnedFd),
+    /// The program goes on with the TCP socket, which is under control.
+    Stays,
+    /// The same, and it is in the part of a trial that is plain TCP.
+    Plain,
 }
 
 struct ConnectionFlow {
@@ -54,13 +66,14 @@ impl Connections {
     pub(super) fn new(
         worker: u32,
         workers: u32,
-        control: FlowControl,
+        trials: Trials,
+        recorder: Option<Arc<Recorder>>,
         watcher: SharedWatcher,
         count: Arc<FlowCount>,
     ) -> Self {
         let next_flow = u64::from(worker) + 1;
         let (flows, processes) = (HashMap::new(), HashMap::new());
-        Self { control, watcher, flows, count, processes, next_flow, workers }
+        Self { trials, recorder, watcher, flows, count, processes, next_flow, workers }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -69,7 +82,19 @@ impl Connections {
 
     /// Whether the engine takes another flow besides `coming` ones.
     pub(super) fn has_room(&self, coming: usize) -> bool {
-        self.control.has_room(coming)
+        self.controls().all(|control| control.has_room(coming))
+    }
+
+    /// Whether all connections are under one controller.
+    pub(super) fn are_alike(&self) -> bool {
+        !self.trials.is_trial()
+    }
+
+    fn controls(&self) -> impl Iterator<Item = &FlowControl> {
+        self.trials.arms().iter().filter_map(|arm| match arm {
+            ArmControl::Controlled(control) => Some(&**control),
+            ArmControl::Plain(_) => None,
+        })
     }
 
     /// The number of the next flow, until [`use_number`](Self::use_number).
@@ -81,28 +106,38 @@ impl Connections {
         self.next_flow += u64::from(self.workers);
     }
 
-    /// Puts a connection under control. Where its data are relayed, `pair` takes its place in the
-    /// program, and the application's end is returned.
+    /// Puts a connection under control, unless a trial leaves it plain. Where its data are relayed, `pair`
+    /// takes its place in the program.
     ///
     /// # Errors
     /// Why it stays as it was.
     pub(super) fn take(
         &mut self,
         connection: AdoptedConnection,
-        tcp: Arc<OwnedFd>,
+        tcp: &Arc<OwnedFd>,
         owner: SocketOwner,
         pair: impl FnOnce() -> io::Result<LocalPair>,
-    ) -> Result<Option<OwnedFd>, TcpError> {
+    ) -> Result<Taken, TcpError> {
         let mut kept = None;
-        let flow = new_flow(&connection, tcp);
-        let taken = self.control.take(flow, ProgramSocket::Undecided, owner, || {
-            let LocalPair { application, far, tcp } = pair()?;
-            kept = Some((application, tcp));
-            Ok(far)
-        });
+        let part = self.trials.draw(connection.peer);
+        let flow = new_flow(&connection, tcp.clone());
+        let taken = match self.trials.treatment(&part) {
+            ArmControl::Plain(name) => {
+                self.leave_plain(&connection, tcp, part, name.as_deref())?;
+                return Ok(Taken::Plain);
+            }
+            ArmControl::Controlled(control) => {
+                control.take(flow, ProgramSocket::Undecided, owner, || {
+                    let LocalPair { application, far, tcp } = pair()?;
+                    kept = Some((application, tcp));
+                    Ok(far)
+                })
+            }
+        };
+        self.record(&connection, tcp, part, driver_of(&taken));
         let (application, tcp) = kept.unzip();
         self.insert(connection, Instant::now(), taken?, tcp);
-        Ok(application)
+        Ok(application.map_or(Taken::Stays, Taken::Relayed))
     }
 
     /// Puts a connection under control whose program goes on with the TCP socket.
@@ -115,19 +150,71 @@ impl Connections {
         tcp: OwnedFd,
         owner: SocketOwner,
     ) -> Result<(), TcpError> {
-        let flow = new_flow(&connection, Arc::new(tcp));
+        let part = self.trials.draw(connection.peer);
+        let tcp = Arc::new(tcp);
+        let flow = new_flow(&connection, tcp.clone());
         let no_pair = || Err(io::ErrorKind::Unsupported.into());
-        let handle = self.control.take(flow, ProgramSocket::Tcp, owner, no_pair)?;
-        self.insert(connection, Instant::now(), handle, None);
+        let taken = match self.trials.treatment(&part) {
+            ArmControl::Plain(name) => {
+                return self.leave_plain(&connection, &tcp, part, name.as_deref());
+            }
+            ArmControl::Controlled(control) => {
+                control.take(flow, ProgramSocket::Tcp, owner, no_pair)
+            }
+        };
+        self.record(&connection, &tcp, part, driver_of(&taken));
+        self.insert(connection, Instant::now(), taken?, None);
         Ok(())
     }
 
-    /// Checks that [`relay`](Self::relay) has a driver for connections.
+    /// What a connection gets that is not there yet; [`relay`](Self::relay) has a driver for it. `None`
+    /// where a trial leaves it plain.
     ///
     /// # Errors
-    /// Why there is none.
-    pub(super) fn check_relay(&self) -> Result<(), TcpError> {
-        self.control.check_relay()
+    /// Why it stays as it was.
+    pub(super) fn open(
+        &self,
+        connection: &AdoptedConnection,
+        tcp: &OwnedFd,
+    ) -> Result<Option<TrialPart>, TcpError> {
+        let part = self.trials.draw(connection.peer);
+        match self.trials.treatment(&part) {
+            ArmControl::Plain(name) => {
+                self.leave_plain(connection, tcp, part, name.as_deref()).map(|()| None)
+            }
+            ArmControl::Controlled(control) => control.check_relay().map(|()| Some(part)),
+        }
+    }
+
+    /// Leaves a connection to TCP.
+    ///
+    /// # Errors
+    /// When TCP does not get this congestion control.
+    fn leave_plain(
+        &self,
+        connection: &AdoptedConnection,
+        tcp: &OwnedFd,
+        part: TrialPart,
+        name: Option<&str>,
+    ) -> Result<(), TcpError> {
+        self.record(connection, tcp, part, "plain");
+        let named = name.map_or(Ok(()), |name| set_tcp_congestion(tcp, name));
+        let what = "TCP_CONGESTION";
+        named.map_err(|source| TcpError::Setup { what, source: source.into() })
+    }
+
+    /// Has a connection recorded, if it is in an experiment.
+    fn record(
+        &self,
+        connection: &AdoptedConnection,
+        tcp: &OwnedFd,
+        part: TrialPart,
+        driver: &'static str,
+    ) {
+        let recorder = self.recorder.as_ref().filter(|recorder| recorder.sees(tcp));
+        let (Some(recorder), Ok(cookie)) = (recorder, socket_cookie(tcp)) else { return };
+        let AdoptedConnection { outgoing, local, peer, .. } = *connection;
+        recorder.begin(RecordedSocket { cookie, local, peer, outgoing, driver }, part);
     }
 
     /// Reports a connection that stays without a controller because of an error.
@@ -153,17 +240,20 @@ impl Connections {
         since: Instant,
         tcp: LendableSocket,
         far: OwnedFd,
+        part: TrialPart,
     ) -> Option<()> {
+        let ArmControl::Controlled(control) = self.trials.treatment(&part) else { return None };
         let flow = new_flow(&connection, tcp.tcp.clone());
         let owner = SocketOwner::Unknown;
-        let handle = self.control.take(flow, ProgramSocket::Local, owner, || Ok(far)).ok()?;
+        let handle = control.take(flow, ProgramSocket::Local, owner, || Ok(far)).ok()?;
+        self.record(&connection, &tcp.tcp, part, handle.driver().name());
         self.insert(connection, since, handle, Some(tcp));
         Some(())
     }
 
     /// Who has the socket that a process sent us, as far as the kernel driver wants to know it.
     pub(super) fn owner(&mut self, process: Option<Pid>, descriptor: u32) -> SocketOwner {
-        let process = process.filter(|_| self.control.stays_in_kernel());
+        let process = process.filter(|_| self.controls().any(FlowControl::stays_in_kernel));
         let remote = process.and_then(|process| self.remote_socket(process, descriptor));
         remote.map_or(SocketOwner::Unknown, SocketOwner::Remote)
     }
@@ -264,6 +354,11 @@ impl ConnectionFlow {
     }
 }
 
+/// Who keeps to the window, as an experiment records it.
+fn driver_of(taken: &Result<FlowHandle, TcpError>) -> &'static str {
+    taken.as_ref().map_or("plain", |handle| handle.driver().name())
+}
+
 fn new_flow(connection: &AdoptedConnection, tcp: Arc<OwnedFd>) -> NewFlow {
     let AdoptedConnection { flow, outgoing, .. } = *connection;
     // The program may have answered before we had it. With a connection that it opened, TCP counts one more.
@@ -286,11 +381,11 @@ mod tests {
 
     fn connections(worker: u32, workers: u32) -> (Connections, Receiver<ClosedConnection>) {
         let options = ControlOptions::new("cubic".parse().unwrap());
-        let control = FlowControl::new(RelayEngine::new(), options);
+        let trials = Trials::new(&RelayEngine::new(), None, &options);
         let (sender, closed) = channel();
         let watcher = SharedWatcher::new(move |one| drop(sender.send(one)));
         let count = Arc::default();
-        (Connections::new(worker, workers, control, watcher, count), closed)
+        (Connections::new(worker, workers, trials, None, watcher, count), closed)
     }
 
     /// Starts a flow; returns the application's end and the peer.
@@ -300,7 +395,8 @@ mod tests {
         let (local, address) = (ours.local_addr().unwrap(), ours.peer_addr().unwrap());
         let connection = AdoptedConnection { flow, outgoing: false, local, peer: address };
         let pair = LocalPair::new(Arc::new(ours.into()), &flow_name(flow), &TOKEN, false).unwrap();
-        connections.relay(connection, Instant::now(), pair.tcp, pair.far).unwrap();
+        let part = connections.trials.draw(address);
+        connections.relay(connection, Instant::now(), pair.tcp, pair.far, part).unwrap();
         connections.use_number();
         (pair.application, peer)
     }

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use cellpace_os::socket::{state_of_tcp, tcp_state};
+use cellpace_tcp::TrialPart;
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{Shutdown, shutdown};
 
@@ -30,6 +31,7 @@ pub(super) struct Opening {
     pub(super) far: OwnedFd,
     /// Bytes in the pair that belong to nobody.
     pub(super) filler: usize,
+    pub(super) part: TrialPart,
 }
 
 /// A connection that did not come about.
@@ -136,6 +138,7 @@ mod tests {
     use super::*;
     use crate::broker::local_pair::{LocalPair, fill};
     use crate::broker::tests::{TOKEN, flow_name};
+    use cellpace_tcp::{ControlOptions, RelayEngine, Trials};
     use rustix::io::Errno;
     use rustix::net::{
         AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send,
@@ -152,9 +155,11 @@ mod tests {
         let filler = fill(&pair.application).unwrap();
         let local = "127.0.0.1:1".parse().unwrap();
         let connection = AdoptedConnection { flow, outgoing: true, local, peer };
-        let opening =
-            Opening { connection, since: Instant::now(), tcp: pair.tcp, far: pair.far, filler };
-        (opening, pair.application)
+        let LocalPair { application, far, tcp } = pair;
+        let options = ControlOptions::new("cubic".parse().unwrap());
+        let part = Trials::new(&RelayEngine::new(), None, &options).draw(peer);
+        let since = Instant::now();
+        (Opening { connection, since, tcp, far, filler, part }, application)
     }
 
     /// Polls until something happens to an opening.

@@ -12,7 +12,7 @@ use cellpace_control::message::{Answer, Ask, ControlSession, REQUEST_LEN, Token}
 use cellpace_control::{FlowName, Owner};
 use cellpace_os::descriptors::{receive_with_descriptor, send_with_descriptor};
 use cellpace_os::socket::future_peer;
-use cellpace_tcp::{FlowControl, RelayEngine};
+use cellpace_tcp::{RelayEngine, Trials};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_type;
@@ -20,7 +20,7 @@ use rustix::net::{SocketType, getpeername, getsockname};
 
 use super::clients::{ClientLimits, ControlClient, ControlClients};
 use super::config::BrokerConfig;
-use super::connections::{Connections, REAP};
+use super::connections::{Connections, REAP, Taken};
 use super::flow_count::FlowCount;
 use super::local_pair::{LocalPair, fill, has_hung_up, has_request};
 use super::openings::{Opening, Openings};
@@ -76,8 +76,9 @@ impl Worker {
                 Err(error) => return drop(started.send(Err(error))),
             };
             let flows = theirs.flows.clone();
-            let control = FlowControl::new(engine, config.options);
-            let connections = Connections::new(number, config.workers, control, watcher, flows);
+            let trials = Trials::new(&engine, config.trial, &config.options);
+            let (workers, recorder) = (config.workers, config.recorder);
+            let connections = Connections::new(number, workers, trials, recorder, watcher, flows);
             let openings = Openings::default();
             let _ = started.send(Ok(()));
             WorkerLoop { token, shared: theirs, clients, connections, openings }.serve();
@@ -169,9 +170,9 @@ impl WorkerLoop {
             let now = Instant::now();
             for flow in ready.openings {
                 if let Some(opening) = self.openings.proceed(flow, now) {
-                    let Opening { connection, since, tcp, far, .. } = opening;
+                    let Opening { connection, since, tcp, far, part, .. } = opening;
                     // If the engine refuses, both ends are closed: as if the peer had reset it.
-                    let _ = self.connections.relay(connection, since, tcp, far);
+                    let _ = self.connections.relay(connection, since, tcp, far, part);
                 }
             }
             self.openings.forget_old(now);
@@ -289,8 +290,8 @@ impl WorkerLoop {
             if has_hung_up(&client.socket) { Err(Errno::CANCELED.into()) } else { Ok(pair) }
         };
         let owner = self.connections.owner(client.process, descriptor);
-        let application = match self.connections.take(connection, tcp.clone(), owner, pair) {
-            Ok(application) => application,
+        let taken = match self.connections.take(connection, &tcp, owner, pair) {
+            Ok(taken) => taken,
             Err(error) => {
                 self.connections.note_refused(&connection, &error);
                 return None;
@@ -298,9 +299,15 @@ impl WorkerLoop {
         };
         self.connections.use_number();
         // If it cannot be sent, the program is gone, and with its end the flow ends.
-        match application {
-            Some(application) => send(&client.socket, Answer::done(0), Some(application.as_fd())),
-            None => send(&client.socket, Answer::STAYS, None),
+        match taken {
+            Taken::Relayed(application) => {
+                send(&client.socket, Answer::done(0), Some(application.as_fd()));
+            }
+            // Who hears that connections stay does not wait for what becomes of the next one.
+            Taken::Stays if self.connections.are_alike() => {
+                send(&client.socket, Answer::STAYS, None);
+            }
+            Taken::Stays | Taken::Plain => send(&client.socket, Answer::REFUSED, None),
         }
         Some(())
     }
@@ -314,10 +321,13 @@ impl WorkerLoop {
         }
         let addresses = (getsockname(&tcp).ok()?.try_into().ok()?, future_peer(&tcp)?);
         let connection = self.next_connection(addresses, true);
-        if let Err(error) = self.connections.check_relay() {
-            self.connections.note_refused(&connection, &error);
-            return None;
-        }
+        let part = match self.connections.open(&connection, &tcp) {
+            Ok(part) => part?,
+            Err(error) => {
+                self.connections.note_refused(&connection, &error);
+                return None;
+            }
+        };
         let name = flow_name(&connection, true);
         let LocalPair { application, far, tcp } =
             LocalPair::new(Arc::new(tcp), &name, &self.token, true).ok()?;
@@ -326,7 +336,8 @@ impl WorkerLoop {
             return None;
         }
         self.connections.use_number();
-        self.openings.insert(Opening { connection, since: Instant::now(), tcp, far, filler });
+        let since = Instant::now();
+        self.openings.insert(Opening { connection, since, tcp, far, filler, part });
         send(client, Answer::done(0), Some(application.as_fd()));
         Some(())
     }

@@ -3,6 +3,7 @@
 
 mod batching;
 mod driver;
+mod ends;
 mod flow;
 mod holder;
 mod native;
@@ -12,7 +13,9 @@ mod socket;
 mod thread;
 
 pub use driver::{KernelConnection, KernelDriver};
+pub(crate) use ends::{SocketNews, follow_ends};
 pub use holder::KernelHolder;
 pub use native::NativeDriver;
 pub use remote_socket::RemoteSocket;
+pub(crate) use sock_diag::SocketName;
 pub use socket::SocketOwner;

@@ -8,25 +8,21 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use cellpace_base::Span;
 use cellpace_cc::ControllerSpec;
 use cellpace_os::netlink::Netlink;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, eventfd};
 
 use crate::error::TcpError;
 use crate::flow::{FlowHandle, FlowOutcome, FlowServer, FlowStats, SharedFlow};
 use crate::kernel::driver::{KernelConnection, addresses};
-use crate::kernel::sock_diag;
+use crate::kernel::ends::{SocketNews, follow_ends};
 use crate::kernel::socket::{KernelSocket, SocketOwner};
 use crate::options::DriverKind;
 use crate::relay::CongestionControlName;
 use crate::socket::{TcpInfo, namespace_cookie};
 use crate::thread::{now, spawn};
-
-/// Ends that come together cost one wakeup.
-const TOGETHER: Duration = Duration::from_millis(2);
 
 /// Puts connections under a congestion control of the kernel, and follows them until they end.
 pub struct NativeDriver {
@@ -53,7 +49,9 @@ impl NativeDriver {
         let flows = Arc::new(NativeFlows { asks, known: Mutex::default() });
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let (theirs, woken) = (flows.clone(), wake.clone());
-        let thread = spawn("cellpace-native", move || theirs.follow(&ends, &woken))?;
+        let thread = spawn("cellpace-native", move || {
+            follow_ends(&ends, &woken, None, |news| theirs.on(&news));
+        })?;
         Ok(Self {
             name: name.to_owned(),
             namespace: namespace_cookie(probe.as_fd()),
@@ -169,35 +167,19 @@ impl NativeFlows {
         self.asks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes ends of connections until `wake` is written to.
-    fn follow(&self, ends: &Netlink, wake: &OwnedFd) {
-        loop {
-            let mut fds = [
-                PollFd::new(wake, PollFlags::IN),
-                PollFd::from_borrowed_fd(ends.as_fd(), PollFlags::IN),
-            ];
-            let polled = poll(&mut fds, None);
-            if polled.is_ok() && !fds[0].revents().is_empty() {
-                return;
-            }
-            match ends.receive(|_, body| self.on_end(body)) {
-                Ok(()) => std::thread::sleep(TOGETHER),
-                Err(error) => match error.raw_os_error() {
-                    Some(libc::EINTR | libc::EAGAIN) => {}
-                    // More ends at once than there was room for.
-                    Some(libc::ENOBUFS) => self.end_all_that_are_gone(),
-                    _ => return,
-                },
-            }
+    fn on(&self, news: &SocketNews) {
+        match news {
+            SocketNews::Gone(cookie, info) => self.on_end(*cookie, info),
+            SocketNews::SomeGone => self.end_all_that_are_gone(),
+            SocketNews::Look => {}
         }
     }
 
     /// The kernel reports a socket that is gone, with TCP's last figures.
-    fn on_end(&self, body: &[u8]) {
-        let Some((cookie, info)) = sock_diag::read(body) else { return };
+    fn on_end(&self, cookie: u64, info: &TcpInfo) {
         let Some(flow) = self.known().remove(&cookie) else { return };
         let _last = self.asks();
-        flow.publish(&info);
+        flow.publish(info);
         flow.shared.end(FlowOutcome::Finished);
     }
 
