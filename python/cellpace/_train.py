@@ -41,6 +41,7 @@ def train(
 
     Returns how many samples, states, transitions and cells there are.
     """
+    _native.check_states(states)
     watched = watch(
         cc, trace, users=users, rtt=rtt, queue=queue, loss=loss, duration=duration, seed=seed, jobs=jobs
     )

@@ -82,6 +82,10 @@ def test_a_table_has_the_programs_bytes(program: Program, tmp_path: Path) -> Non
     assert learnt["samples"] > 1000 and learnt["teacher"] == "copa"
     runs = cp.compare(f"mdi:model={tmp_path / 'ours.mdi'}", "umts-driving", duration="5s")
     assert runs["throughput_mbps"][0] > 0.1
+
+
+def test_states_are_refused_before_anything_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cp._native, "watch", None)
     with pytest.raises(cp.CellpaceError, match="states: "):
         cp.train("copa", "umts-driving", tmp_path / "never.mdi", states="levles", duration="5s")
 

@@ -49,7 +49,7 @@ mod _native {
     #[pymodule_export]
     use crate::trace::{Trace, drive, trace_period_s};
     #[pymodule_export]
-    use crate::training::{MarkovTable, Watched, watch};
+    use crate::training::{MarkovTable, Watched, check_states, watch};
     #[pymodule_export]
     use crate::transfer::send;
 

@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 use serde_json::json;
 
 use crate::compare::{ControllerWish, TraceWish, named_traces, read_path};
-use crate::error::{CellpaceError, Failure, without_python};
+use crate::error::{CellpaceError, Failure, refused, without_python};
 use crate::own::Raised;
 use crate::results::{floats, integers};
 use crate::runs::interrupted;
@@ -45,6 +45,12 @@ pub(crate) struct Watching {
 pub(crate) struct Watched {
     about: About,
     logged: Vec<LoggedFlows>,
+}
+
+/// Refuses states that do not read, before anything is watched for them.
+#[pyfunction]
+pub(crate) fn check_states(text: &str) -> PyResult<()> {
+    FieldError::of("states", text.parse::<StatesChoice>()).map(drop).map_err(refused)
 }
 
 /// Watches a controller.
