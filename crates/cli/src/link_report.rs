@@ -1,5 +1,6 @@
 //! What `cellpace link` prints and writes at the end.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use cellpace_base::{Span, Time};
@@ -185,6 +186,7 @@ impl LinkReport<'_> {
             flows: figures.per_flow.len(),
             duration_s: self.ended.duration.as_secs_f64(),
             skip_s: self.directions.skip.as_secs_f64(),
+            path: BTreeMap::new(),
             figures,
             wall_s: Some(self.ended.duration.as_secs_f64()),
             series: Some(self.series(lane)),

@@ -1,5 +1,6 @@
 //! What `compare` and `sim` show and write.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -7,6 +8,7 @@ use cellpace_emu::is_pcapng;
 use cellpace_lab::{Batch, BatchResult, EventLog, RunResult, WorkSink, threads};
 use cellpace_report::{Aside, Comparison, PacketLog, TransferLog};
 use clap::Args;
+use terminal_size::{Width, terminal_size_of};
 
 use crate::error::CommandError;
 use crate::options::{Verbosity, whole};
@@ -210,7 +212,7 @@ impl Outputs {
         let written = self.files.write(|| cellpace_report::to_json(comparison));
         let failed = written.and(logged).err();
         if !self.files.use_stdout() {
-            print(&cellpace_report::table(comparison))?;
+            print(&cellpace_report::table_within(comparison, room()))?;
             if failed.is_none() {
                 self.say_where()?;
             }
@@ -231,4 +233,9 @@ impl Outputs {
             .collect();
         print(&lines)
     }
+}
+
+/// Columns of the terminal that standard output is; elsewhere a table stays whole.
+fn room() -> usize {
+    terminal_size_of(io::stdout()).map_or(usize::MAX, |(Width(width), _)| width.into())
 }

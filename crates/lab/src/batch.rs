@@ -1,5 +1,6 @@
 //! Simulated runs: done in parallel, watched, and collected.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -50,6 +51,7 @@ impl PlannedRun {
             flows: scenario.flows.len(),
             duration_s: scenario.duration.as_secs_f64(),
             skip_s: scenario.skip.as_secs_f64(),
+            path: other_conditions(scenario),
             figures: outcome.figures,
             // Left out by default, so that the same command gives the same bytes.
             wall_s: None,
@@ -59,6 +61,11 @@ impl PlannedRun {
             transfers: outcome.transfers,
         }
     }
+}
+
+fn other_conditions(scenario: &Scenario) -> BTreeMap<String, String> {
+    let all = scenario.link.other_conditions().into_iter();
+    all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// What came out of a run.

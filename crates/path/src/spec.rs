@@ -55,6 +55,26 @@ impl DuplexSpec {
         &self.down.rtt
     }
 
+    /// Returns what both directions have beside trace, queue, delay and loss of the way down, by the names of
+    /// [`PATH_FIELDS`]: what differs from the default.
+    pub fn other_conditions(&self) -> Vec<(&'static str, String)> {
+        let standard = PathSpec::default();
+        let Self { down, up } = self;
+        let handovers: Vec<String> = down.handovers.iter().map(Handover::to_string).collect();
+        let uplink = up.trace.as_ref().map_or(String::new(), ToString::to_string);
+        let all = [
+            ("uplink", up.trace != standard.trace, uplink),
+            ("uplink_queue", up.queue != standard.queue, up.queue.to_string()),
+            ("uplink_loss", up.loss != standard.loss, up.loss.to_string()),
+            ("jitter", down.jitter != standard.jitter, down.jitter.to_string()),
+            ("impair", down.impair != standard.impair, down.impair.to_string()),
+            ("uplink_impair", up.impair != standard.impair, up.impair.to_string()),
+            ("handover", !handovers.is_empty(), handovers.join(", ")),
+        ];
+        let differs = all.into_iter().filter(|(_, differs, _)| *differs);
+        differs.map(|(name, _, value)| (name, value)).collect()
+    }
+
     /// Sets the round-trip delay, half of it in each direction.
     pub fn set_rtt(&mut self, rtt: DelaySpec) {
         (self.down.delay, self.up.delay) = (rtt.half(), rtt.half());

@@ -109,6 +109,7 @@ fn document(
         series: keeps_series.then_some(outcome.series),
         transfer_summary: TransferSummary::per_cc(&outcome.transfers),
         real_time: None,
+        path: std::collections::BTreeMap::new(),
         transfers: outcome.transfers,
     };
     let mut document: Value = serde_json::to_value(run)?;

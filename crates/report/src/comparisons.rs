@@ -1,6 +1,6 @@
 //! What a page says of comparisons as a whole: several joined, a title, who made them.
 
-use crate::groups::is_uplink;
+use crate::groups::{is_uplink, trace_name};
 use crate::section::MadeBy;
 use crate::{Comparison, Run, SCHEMA};
 
@@ -54,8 +54,10 @@ pub(crate) fn title(comparison: &Comparison) -> String {
     let runs = &comparison.runs;
     let has_uplink = runs.iter().any(is_uplink);
     let place = |run: &Run| match has_uplink {
-        true => format!("{} {}", run.trace, if is_uplink(run) { "up" } else { "down" }),
-        false => run.trace.clone(),
+        true => {
+            format!("{} {}", trace_name(&run.trace), if is_uplink(run) { "up" } else { "down" })
+        }
+        false => trace_name(&run.trace).to_owned(),
     };
     let name = |run: &Run| run.cc.trim_end_matches(" (uplink)").to_owned();
     let (ccs, places) =

@@ -204,6 +204,7 @@ fn section(
     let header = ["figure", a, b, "difference", "95 %", "change"].map(str::to_owned);
     Section {
         title: format!("{}{b} instead of {a}", sides.place),
+        controllers: sides.labels.to_vec(),
         sentence: sentence.to_owned(),
         facts,
         charts: sides.charts.clone(),

@@ -59,6 +59,14 @@ impl Document {
         Self::read(name, lines.join("\n"))
     }
 
+    /// Results of one schema as one, under the name of the first.
+    pub(crate) fn joined(documents: &[Self]) -> Option<Self> {
+        let [first, ..] = documents else { return None };
+        let lines: Vec<&str> = documents.iter().map(|document| document.json.as_str()).collect();
+        let Self { name, schema, .. } = first.clone();
+        Some(Self { name, schema, json: lines.join("\n") })
+    }
+
     /// The objects as what their schema says.
     pub(crate) fn typed<T: DeserializeOwned>(&self) -> Result<Vec<T>, ReportError> {
         let objects = serde_json::Deserializer::from_str(&self.json).into_iter::<T>();

@@ -12,7 +12,16 @@ pub(crate) struct Group<'a> {
     /// The trace, with whatever else distinguishes it from the other groups.
     pub(crate) name: String,
     pub(crate) runs: Vec<&'a Run>,
-    conditions: Vec<(&'static str, String)>,
+    conditions: Vec<(String, String)>,
+}
+
+/// A longer row of steps was drawn, or made by a program: nobody reads it.
+const MAX_STEPS_TEXT: usize = 60;
+
+/// What a trace is called.
+pub(crate) fn trace_name(trace: &str) -> &str {
+    let is_drawn = trace.starts_with("step:") && trace.len() > MAX_STEPS_TEXT;
+    if is_drawn { "drawn trace" } else { trace }
 }
 
 /// The groups in the order of their first runs.
@@ -22,11 +31,7 @@ pub(crate) fn groups(comparison: &Comparison) -> Vec<Group<'_>> {
         match groups.iter_mut().find(|group| group.contains(run)) {
             Some(group) => group.runs.push(run),
             None => groups.push(Group {
-                name: if is_uplink(run) {
-                    format!("{} (up)", run.trace)
-                } else {
-                    run.trace.clone()
-                },
+                name: name(run, &groups),
                 runs: vec![run],
                 conditions: conditions(run),
             }),
@@ -34,6 +39,17 @@ pub(crate) fn groups(comparison: &Comparison) -> Vec<Group<'_>> {
     }
     name_apart(&mut groups);
     groups
+}
+
+/// The trace and the direction; several drawn traces are numbered.
+fn name(run: &Run, others: &[Group<'_>]) -> String {
+    let name = trace_name(&run.trace);
+    let mut alike: Vec<&str> = others.iter().map(|group| group.runs[0].trace.as_str()).collect();
+    alike.retain(|other| *other != run.trace && trace_name(other) == name);
+    alike.dedup();
+    let number = if alike.is_empty() { String::new() } else { format!(" {}", alike.len() + 1) };
+    let direction = if is_uplink(run) { " (up)" } else { "" };
+    format!("{name}{number}{direction}")
 }
 
 /// Every controller's text once, in the order of first appearance: its place is its look.
@@ -53,7 +69,7 @@ pub(crate) fn is_uplink(run: &Run) -> bool {
 }
 
 /// The conditions of a run in words, with units.
-pub(crate) fn conditions(run: &Run) -> Vec<(&'static str, String)> {
+pub(crate) fn conditions(run: &Run) -> Vec<(String, String)> {
     let mut conditions = vec![
         ("Trace", run.trace.clone()),
         ("RTT", format!("{} ms", short(run.rtt_ms))),
@@ -68,7 +84,11 @@ pub(crate) fn conditions(run: &Run) -> Vec<(&'static str, String)> {
     if run.skip_s > 0.0 {
         conditions.push(("Left out at the start", format!("{} s", short(run.skip_s))));
     }
-    conditions
+    let conditions = conditions.into_iter().map(|(name, value)| (name.to_owned(), value));
+    let title = |name: &str| name[..1].to_uppercase() + &name[1..].replace('_', " ");
+    let path = run.path.iter().filter(|(name, _)| name.is_char_boundary(1));
+    let path = path.map(|(name, value)| (title(name), value.clone()));
+    conditions.chain(path).collect()
 }
 
 impl Group<'_> {
@@ -355,6 +375,21 @@ mod tests {
         let names: Vec<_> = groups.iter().map(|group| group.name.as_str()).collect();
         assert_eq!(names, ["step:10mbit/5s, rtt 40 ms", "step:10mbit/5s, rtt 80 ms"]);
         assert_eq!(groups[1].runs.len(), 2);
+    }
+
+    #[test]
+    fn a_drawn_trace_is_called_so() {
+        let mut comparison = example::comparison();
+        for (run, at) in comparison.runs.iter_mut().zip([1, 2]) {
+            run.trace = "step:".to_owned() + &format!("{at}mbit/1s,").repeat(30);
+        }
+        let groups = groups(&comparison);
+        let names: Vec<_> = groups.iter().map(|group| group.name.as_str()).collect();
+        assert_eq!(names, ["drawn trace", "drawn trace 2"]);
+        assert!(crate::sentence(&comparison).len() < 300, "{}", crate::sentence(&comparison));
+        comparison.runs.truncate(1);
+        assert_eq!(crate::comparisons::title(&comparison), "drawn trace: verus:r=2");
+        assert!(crate::table(&comparison).starts_with("drawn trace, RTT 40 ms"));
     }
 
     #[test]

@@ -12,24 +12,25 @@ use crate::document::Document;
 use crate::escape::escape;
 use crate::groups::controllers;
 use crate::heatmap::Heatmap;
-use crate::joined::side_by_side;
+use crate::joined::{distinct, side_by_side};
 use crate::page::{Look, looks, page_json};
 use crate::section::{Chart, DrawnChart, MadeBy, PageTable, Section};
 use crate::sentence::sentence;
-use crate::thin::{MAX_FLOWS, thinned};
-use crate::views::{has_front, sections};
+use crate::thin::thinned;
+use crate::views::{RUNS, answers, has_front, sections};
 use crate::{Comparison, ReportError, SCHEMA, comparisons, palette};
 
 const TEMPLATE: &str = include_str!("../assets/page.html");
 pub(crate) const STYLE: &str = include_str!("../assets/page.css");
 /// The script of the page: plain files, each using those before it.
-const SCRIPTS: [&str; 22] = [
+const SCRIPTS: [&str; 23] = [
     include_str!("../assets/page/numbers.js"),
     include_str!("../assets/page/plot.js"),
     include_str!("../assets/page/axes.js"),
     include_str!("../assets/page/dom.js"),
     include_str!("../assets/page/looks.js"),
     include_str!("../assets/page/save.js"),
+    include_str!("../assets/page/card.js"),
     include_str!("../assets/page/chart.js"),
     include_str!("../assets/page/heatmap.js"),
     include_str!("../assets/page/sections.js"),
@@ -47,6 +48,9 @@ const SCRIPTS: [&str; 22] = [
     include_str!("../assets/page/probe.js"),
     include_str!("../assets/page/comparison.js"),
 ];
+/// Looks of different colours and dashes.
+const MAX_LOOKS: usize = 56;
+
 pub(crate) const UPLOT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
 pub(crate) const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
 pub(crate) const UPLOT_LICENCE: &str = include_str!("../assets/uplot/LICENSE");
@@ -79,7 +83,7 @@ impl ResultDifference {
         let sections = vec![self.section().clone()];
         let kinds = vec!["difference".to_owned()];
         let (comparison, index, is_fronted) = (None, None, false);
-        Whole { comparison, sections, results: 1, kinds, is_fronted, index }.html()
+        Whole { comparison, sections, kinds, is_fronted, index }.html()
     }
 }
 
@@ -87,6 +91,11 @@ fn whole(documents: &[Document]) -> Result<Whole, ReportError> {
     if documents.is_empty() {
         return Err(ReportError::document("a page", "needs at least one result".to_owned()));
     }
+    // The parts of a sweep are one result.
+    let (parts, mut all): (Vec<Document>, Vec<Document>) =
+        documents.iter().cloned().partition(|document| document.schema == RUNS);
+    all.extend(Document::joined(&parts));
+    let documents = &all[..];
     let names = short_names(documents);
     let mut compared = Vec::new();
     let mut kinds: Vec<(&str, Vec<(String, Section)>)> = Vec::new();
@@ -104,31 +113,56 @@ fn whole(documents: &[Document]) -> Result<Whole, ReportError> {
         }
     }
     let comparison = (!compared.is_empty()).then(|| thinned(&comparisons::joined(compared)));
+    let answers = comparison.iter().flat_map(answers).collect::<Vec<_>>();
     let sections = kinds.into_iter().flat_map(|(schema, kind)| match schema {
         schema if has_front(schema) => kind.into_iter().map(|(_, section)| section).collect(),
         _ => vec![Section { id: part_id(schema), ..side_by_side(kind) }],
     });
     let is_fronted = documents.iter().all(|document| has_front(&document.schema));
-    let mut kinds: Vec<String> = Vec::new();
-    for kind in documents.iter().map(|document| kind_name(&document.schema)) {
-        if !kinds.contains(&kind) {
-            kinds.push(kind);
-        }
-    }
+    let kinds = documents.iter().map(|document| kind_name(&document.schema)).collect();
     Ok(Whole {
         comparison,
-        sections: sections.collect(),
-        results: documents.len(),
+        sections: answers.into_iter().chain(sections).collect(),
         kinds,
         is_fronted,
         index: None,
     })
 }
 
-/// The kind of a result in a word or two: `cellpace.mdi.show/2` is `mdi show`.
+/// What a result is, in a word or two.
 fn kind_name(schema: &str) -> String {
     let name = schema.trim_start_matches("cellpace.");
-    name.split_once('/').map_or(name, |(name, _)| name).replace('.', " ")
+    let name = name.split_once('/').map_or(name, |(name, _)| name);
+    match name {
+        "compare" => "comparison",
+        "transfer" => "UDP transfer",
+        "transfers" => "transfer log",
+        "packets" => "packet log",
+        "mdi.show" => "Markov table",
+        "run" | "attach" | "proxy" => "connection log",
+        "conform" => "conformance test",
+        "runs" => "sweep",
+        name => name,
+    }
+    .to_owned()
+}
+
+/// `2 comparisons and a probe`, with a capital letter.
+fn kinds_in_words(kinds: &[String]) -> String {
+    let words = distinct(kinds.iter().cloned()).into_iter().map(|kind| {
+        match kinds.iter().filter(|other| **other == kind).count() {
+            1 if kind.starts_with(['a', 'e', 'i', 'o', 'u']) => format!("an {kind}"),
+            1 => format!("a {kind}"),
+            count => format!("{count} {kind}s"),
+        }
+    });
+    let words: Vec<String> = words.collect();
+    let text = match &words[..] {
+        [] => "no result".to_owned(),
+        [one] => one.clone(),
+        [others @ .., last] => format!("{} and {last}", others.join(", ")),
+    };
+    text[..1].to_uppercase() + &text[1..]
 }
 
 /// Where links lead to the results of a kind.
@@ -149,7 +183,7 @@ struct Index {
 
 impl Index {
     fn of(documents: &[Document], left_out: &[(String, String)]) -> Self {
-        let row = |document: &Document| vec![document.name.clone(), document.schema.clone()];
+        let row = |document: &Document| vec![document.name.clone(), kind_name(&document.schema)];
         let header = |names: [&str; 2]| names.map(str::to_owned).into();
         let left_out = (!left_out.is_empty()).then(|| PageTable {
             title: "Left out".to_owned(),
@@ -159,7 +193,7 @@ impl Index {
         });
         let files = PageTable {
             title: "Files".to_owned(),
-            header: header(["file", "kind of result"]),
+            header: header(["file", "result"]),
             rows: documents.iter().map(row).collect(),
             links: documents.iter().map(|each| format!("#{}", part_id(&each.schema))).collect(),
             ..PageTable::default()
@@ -182,8 +216,7 @@ impl Document {
 struct Whole {
     comparison: Option<Comparison>,
     sections: Vec<Section>,
-    /// How many results there are, and their kinds: the commands that write them.
-    results: usize,
+    /// What each result is.
     kinds: Vec<String>,
     /// The first section is about the others.
     is_fronted: bool,
@@ -194,6 +227,8 @@ struct Whole {
 #[derive(Serialize)]
 struct Drawn<'a> {
     looks: Vec<Look>,
+    /// The names that have the first of these.
+    names: Vec<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     index: Option<&'a Index>,
     sections: Vec<DrawnSection<'a>>,
@@ -204,6 +239,9 @@ struct Drawn<'a> {
 struct DrawnSection<'a> {
     /// Its title, sentence and facts are those of the page.
     alone: bool,
+    /// It stands before the comparison.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    first: bool,
     #[serde(skip_serializing_if = "str::is_empty")]
     id: &'a str,
     title: &'a str,
@@ -234,6 +272,7 @@ impl<'a> DrawnSection<'a> {
         let map = |(map, note): &'a (Heatmap, String)| DrawnMap { map: map.thinned(), note };
         Self {
             alone,
+            first: section.is_answer,
             id: &section.id,
             title: &section.title,
             badge: &section.badge,
@@ -254,7 +293,7 @@ impl Whole {
         let title = escape(&self.title());
         let version = escape(env!("CARGO_PKG_VERSION"));
         let sentence = escape(&self.sentence());
-        let has_others = !self.sections.is_empty();
+        let has_others = !self.others().is_empty();
         let data = self.comparison.as_ref().map(|comparison| page_json(comparison, has_others));
         let data = data.unwrap_or_else(|| "null".to_owned());
         fill(
@@ -279,11 +318,17 @@ impl Whole {
         if let Some(front) = self.front() {
             return front.title.clone();
         }
-        match (&self.comparison, &self.sections[..]) {
+        match (&self.comparison, self.others()) {
             (Some(comparison), []) => comparisons::title(comparison),
             (None, [section]) => section.title.clone(),
-            _ => format!("{} results: {}", self.results, self.kinds.join(", ")),
+            _ => kinds_in_words(&self.kinds),
         }
+    }
+
+    /// The sections of results that are no comparison.
+    fn others(&self) -> &[Section] {
+        let answers = self.sections.iter().take_while(|section| section.is_answer).count();
+        &self.sections[answers..]
     }
 
     /// The section that is about the others: the page has its title and sentence.
@@ -293,12 +338,20 @@ impl Whole {
 
     /// The only result's; several have theirs beside them.
     fn sentence(&self) -> String {
-        match (&self.comparison, &self.sections[..]) {
+        match (&self.comparison, self.others()) {
             (None, [front, ..]) if self.is_fronted => front.sentence.clone(),
             (Some(comparison), []) => sentence(comparison),
             (None, [section]) => section.sentence.clone(),
             _ => String::new(),
         }
+    }
+
+    /// Those whose looks are their own.
+    fn controllers(&self) -> Vec<&str> {
+        let compared = self.comparison.iter().flat_map(controllers);
+        let only = self.sections.first().filter(|_| self.sections.len() == 1);
+        let named = only.iter().flat_map(|section| section.controllers.iter().map(String::as_str));
+        compared.chain(named.filter(|_| self.comparison.is_none())).collect()
     }
 
     fn drawn(&self) -> Drawn<'_> {
@@ -313,10 +366,10 @@ impl Whole {
         }
         made_by.extend(date().map(|date| ("Date", date)));
         made_by.dedup();
-        let controllers =
-            self.comparison.iter().map(|comparison| controllers(comparison).len()).sum();
+        let names = self.controllers();
         Drawn {
-            looks: looks(MAX_FLOWS.max(controllers)),
+            looks: looks(MAX_LOOKS.max(names.len())),
+            names,
             index: self.index.as_ref(),
             sections: self
                 .sections

@@ -69,7 +69,7 @@ pub use schema::{Comparison, RealTime, RealTimeDirection, Repeated, Run, SCHEMA,
 pub use section::PageTable;
 pub use sentence::sentence;
 pub use side_by_side::side_by_side;
-pub use table::table;
+pub use table::{table, table_within};
 pub use trace_text::{trace_text, trace_text_bins};
 pub use transfer_log::TransferLog;
 pub use views::experiment_plan_text;

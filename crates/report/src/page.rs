@@ -7,14 +7,14 @@ use serde::Serialize;
 
 use crate::groups::{
     FigureRow, FlowRow, Group, conditions, controllers, flow_rows, groups, is_uplink, queue_delay,
-    rows,
+    rows, trace_name,
 };
-use crate::number::{Number, short};
+use crate::number::{Number, bytes, short, time};
 use crate::palette;
 use crate::profile::profile_charts;
 use crate::scatter::{differ_in_capacity, scatter};
 use crate::section::{Chart, serialize_drawn};
-use crate::sentence::sentence;
+use crate::sentence::{lead, sentence};
 use crate::{Comparison, RealTime, Run, comparisons};
 
 #[derive(Serialize)]
@@ -46,8 +46,11 @@ pub(crate) struct Look {
 #[derive(Serialize)]
 struct PageGroup<'a> {
     name: &'a str,
-    conditions: Vec<(&'static str, String)>,
+    conditions: Vec<(String, String)>,
     rows: Vec<FigureRow<'a>>,
+    /// The controller of which the sentence speaks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lead: Option<usize>,
     #[serde(serialize_with = "serialize_drawn")]
     scatter: Chart,
     runs: Vec<PageRun<'a>>,
@@ -142,7 +145,13 @@ impl<'a> Page<'a> {
                 let rows = rows(&group.runs, &comparison.repeated);
                 PageGroup {
                     name: &group.name,
-                    conditions: [conditions(group.runs[0]), exactness(&group.runs)].concat(),
+                    conditions: [
+                        shown(group.runs[0]),
+                        traffic(&group.runs),
+                        exactness(&group.runs),
+                    ]
+                    .concat(),
+                    lead: controllers.iter().position(|cc| lead(&rows) == Some(cc)),
                     scatter: scatter(group, &rows, &controllers, in_shares),
                     rows,
                     flow_means: flow_means(group, &controllers),
@@ -274,7 +283,7 @@ fn page_series<'a>(
 }
 
 /// What was asked of links in real time and what was reached, and how late packets were.
-fn exactness(runs: &[&Run]) -> Vec<(&'static str, String)> {
+fn exactness(runs: &[&Run]) -> Vec<(String, String)> {
     let measured: Vec<RealTime> = runs.iter().filter_map(|run| run.real_time).collect();
     let each = |text: fn(&RealTime) -> String| {
         let mut texts: Vec<String> = measured.iter().map(text).collect();
@@ -301,7 +310,28 @@ fn exactness(runs: &[&Run]) -> Vec<(&'static str, String)> {
     if measured.iter().any(|real| real.lost_by_devices > 0) {
         facts.push(("Lost by devices", each(|real| format!("{} packets", real.lost_by_devices))));
     }
-    facts
+    facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The conditions with the trace's short name.
+fn shown(run: &Run) -> Vec<(String, String)> {
+    let mut all = conditions(run);
+    all[0].1 = trace_name(&run.trace).to_owned();
+    all
+}
+
+/// What flows had to send, where they did not always have data.
+fn traffic(runs: &[&Run]) -> Vec<(String, String)> {
+    let sizes = || runs.iter().flat_map(|run| &run.transfers).map(|each| each.size_bytes);
+    let transfers = sizes().min().zip(sizes().max()).map(|(least, most)| match least == most {
+        true => format!("transfers of {}", bytes(least)),
+        false => format!("transfers of {} to {}", bytes(least), bytes(most)),
+    });
+    let flows = || runs.iter().flat_map(|run| &run.figures.per_flow);
+    let deadline = flows().find_map(|flow| flow.video.as_ref()).map(|video| video.deadline_ms);
+    let video = deadline.map(|ms| format!("video, frames late after {}", time(ms)));
+    let all: Vec<String> = transfers.into_iter().chain(video).collect();
+    if all.is_empty() { Vec::new() } else { vec![("Traffic".to_owned(), all.join(", "))] }
 }
 
 fn page_profiles(profiles: &[ProfileSample], cc: usize, flows: usize) -> Vec<PageProfile> {

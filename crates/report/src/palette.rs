@@ -1,9 +1,9 @@
 //! How a controller looks, the same in every picture: by colour, by dashes and by marker, so that
-//! each of the three alone distinguishes the first seven.
+//! each of the three alone distinguishes the first seven. Which name has which place, `looks.js` says.
 
-/// Colours on white after Okabe and Ito (their yellow darkened, it is unreadable on white).
+/// Colours on white after Okabe and Ito, darkened where a line would have a contrast below 3:1.
 pub(crate) const ON_LIGHT: [&str; 8] =
-    ["#0072b2", "#d55e00", "#009e73", "#c4609a", "#e69f00", "#56b4e9", "#000000", "#8a7a00"];
+    ["#0072b2", "#d55e00", "#009e73", "#c4609a", "#b87d00", "#2f93cf", "#000000", "#8a7a00"];
 
 /// The same order of hues on a dark ground, lightened where they would sink into it.
 pub(crate) const ON_DARK: [&str; 8] =
@@ -28,7 +28,8 @@ pub(crate) fn dashes(index: usize) -> &'static [u8] {
 }
 
 pub(crate) fn marker(index: usize) -> &'static str {
-    MARKERS[index % MARKERS.len()]
+    // Where a colour comes again it has the next marker: in a scatter there are no dashes.
+    MARKERS[(index + index / MARKERS.len()) % MARKERS.len()]
 }
 
 /// The outline of a marker around the origin, as an SVG path. `plus` and `cross` are filled
@@ -105,6 +106,28 @@ mod tests {
     fn no_two_of_fifty_six_look_alike() {
         let mut seen = std::collections::HashSet::new();
         assert!((0..56).all(|index| seen.insert((colour(index), dashes(index)))));
+        let mut seen = std::collections::HashSet::new();
+        assert!((0..56).all(|index| seen.insert((colour(index), marker(index)))));
+    }
+
+    /// WCAG's relative luminance.
+    fn luminance(colour: &str) -> f64 {
+        let channel = |at: usize| {
+            let value = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
+            if value <= 0.039_28 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * channel(1) + 0.7152 * channel(3) + 0.0722 * channel(5)
+    }
+
+    #[test]
+    fn every_line_has_a_contrast_of_three_to_one() {
+        for (colours, ground) in [(ON_LIGHT, "#ffffff"), (ON_DARK, "#11151a")] {
+            for colour in colours {
+                let both = [luminance(colour), luminance(ground)];
+                let contrast = (both[0].max(both[1]) + 0.05) / (both[0].min(both[1]) + 0.05);
+                assert!(contrast >= 3.0, "{colour} on {ground}: {contrast}");
+            }
+        }
     }
 
     #[test]

@@ -36,12 +36,16 @@ const PACKET_COLUMNS: [&str; 10] = [
 const TRANSFER_COLUMNS: [&str; 8] =
     ["run", "trace", "seed", "flow", "cc", "size_bytes", "completion_ms", "outcome"];
 
+/// Those of the runs of a sweep.
+const RUN_COLUMNS: [&str; 6] =
+    ["cell", "cc", "trace", "seed", "throughput_mbps", "queue_delay_ms_p95"];
+
 /// Rows that are kept one by one.
 const MAX_ROWS: i64 = 200_000;
 
 impl Document {
     /// Reads a Parquet file that a command wrote: a packet log (`--log`), of which the figures are
-    /// computed, or the log of transfers (`--transfers`). `name` is what errors call it.
+    /// computed, the log of transfers (`--transfers`), or the runs of a sweep. `name` is what errors call it.
     ///
     /// # Errors
     /// When it is no Parquet file, or one of other columns, or damaged.
@@ -54,18 +58,23 @@ impl Document {
         if has(&PACKET_COLUMNS) {
             return Self::of(name, &packets::runs(&stored)?);
         }
-        if has(&TRANSFER_COLUMNS) {
+        let schema = match () {
+            () if has(&TRANSFER_COLUMNS) => Some("cellpace.transfers/1"),
+            () if has(&RUN_COLUMNS) => Some("cellpace.runs/1"),
+            () => None,
+        };
+        if let Some(schema) = schema {
             let count = builder.metadata().file_metadata().num_rows();
             if count > MAX_ROWS {
                 return Err(
                     stored.wrong(&format!("{count} rows are more than the {MAX_ROWS} of a page"))
                 );
             }
-            return Self::of(name, &rows::objects(&stored, "cellpace.transfers/1")?);
+            return Self::of(name, &rows::objects(&stored, schema)?);
         }
         let shown = columns.iter().take(8).map(String::as_str).collect::<Vec<_>>().join(", ");
         Err(stored.wrong(&format!(
-            "its columns ({shown}{}) are not those of a packet log (--log) or of a log of transfers (--transfers)",
+            "its columns ({shown}{}) are not those of a packet log (--log), of a log of transfers (--transfers) or of a sweep",
             if columns.len() > 8 { ", ..." } else { "" },
         )))
     }

@@ -1,6 +1,6 @@
 //! The result document that scripts rely on: `cellpace.compare/1`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use cellpace_measure::{Figures, Interval, Series, Transfer, TransferSummary};
 use serde::{Deserialize, Serialize};
@@ -92,6 +92,9 @@ pub struct Run {
     pub duration_s: f64,
     /// Left out at the start, in seconds.
     pub skip_s: f64,
+    /// What else the path had, by the names of its fields: `uplink`, `handover`, `jitter`, ...
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub path: BTreeMap<String, String>,
     /// What came out.
     #[serde(flatten)]
     pub figures: Figures,

@@ -31,9 +31,13 @@ pub(crate) struct Section {
     /// Pictures, each with a note, which may be empty.
     pub(crate) maps: Vec<(Heatmap, String)>,
     pub(crate) tables: Vec<PageTable>,
+    /// It answers the question of the comparison that it is of, and stands before that.
+    pub(crate) is_answer: bool,
     /// The page shows its tables only to whoever opens them.
     pub(crate) folds_tables: bool,
     pub(crate) made_by: MadeBy,
+    /// The controllers whose lines are the first of each chart, in this order.
+    pub(crate) controllers: Vec<String>,
     /// Names of the results that stand side by side in it; empty where it is of one.
     pub(crate) results: Vec<String>,
 }

@@ -2,7 +2,9 @@
 
 use cellpace_measure::{FlowFigures, TransferSummary};
 
-use crate::groups::{Cell, FigureRow, Group, groups, has_limit, rows, shares};
+use crate::groups::{
+    Cell, FigureRow, Group, VideoCells, groups, has_limit, rows, shares, trace_name,
+};
 use crate::number::{fixed, significant, time};
 use crate::{Comparison, Run};
 
@@ -65,6 +67,11 @@ fn of_group(group: &Group<'_>, rows: &[FigureRow<'_>]) -> String {
     if let Some(transfers) = transfers.filter(|transfers| !transfers.is_empty()) {
         return of_transfers(&place, &transfers);
     }
+    let videos: Option<Vec<(&str, VideoCells)>> =
+        rows.iter().map(|row| Some((row.cc, row.video?))).collect();
+    if let Some(videos) = videos.filter(|videos| !videos.is_empty()) {
+        return of_videos(&place, &videos);
+    }
     let (delivered, nothing): (Vec<&FigureRow<'_>>, Vec<&FigureRow<'_>>) =
         rows.iter().partition(|row| row.p95.value.is_finite());
     let Some(lead) = best(&delivered) else {
@@ -89,6 +96,13 @@ fn seeds(runs: &[&Run]) -> usize {
     seeds.sort_unstable();
     seeds.dedup();
     seeds.len()
+}
+
+/// The controller that keeps the delay short, if anything was delivered.
+pub(crate) fn lead<'a>(rows: &[FigureRow<'a>]) -> Option<&'a str> {
+    let delivered: Vec<&FigureRow<'a>> =
+        rows.iter().filter(|row| row.p95.value.is_finite()).collect();
+    best(&delivered).map(|row| row.cc)
 }
 
 /// The shortest delay among those that use the link.
@@ -188,7 +202,9 @@ fn of_traces(comparison: &Comparison, groups: &[Group<'_>]) -> String {
     let count = groups.len();
     let place = match groups.iter().any(|group| group.runs[0].trace != groups[0].runs[0].trace) {
         true => format!("Over {count} traces"),
-        false => format!("Under {count} conditions on {}", groups[0].runs[0].trace),
+        false => {
+            format!("Under {count} conditions on {}", trace_name(&groups[0].runs[0].trace))
+        }
     };
     if let Some(text) = transfers_over_traces(&place, count, &of_cc) {
         return text;
@@ -373,6 +389,33 @@ fn of_transfers(place: &str, transfers: &[&TransferSummary]) -> String {
             &format!("; {} of {} of {} are not complete", of.count - of.complete, of.count, of.cc);
     }
     text + "."
+}
+
+/// Videos of several controllers: how many frames come late, and how often the picture stands still.
+fn of_videos(place: &str, videos: &[(&str, VideoCells)]) -> String {
+    let late = |(_, video): &&(&str, VideoCells)| video.late.value;
+    let order = |a: &&(&str, VideoCells), b: &&(&str, VideoCells)| late(a).total_cmp(&late(b));
+    let complete = videos.iter().filter(|(_, video)| video.frame_p95.value.is_finite());
+    let Some(lead) = complete.min_by(order) else {
+        return format!("{place} no frame is complete.");
+    };
+    let (cc, video) = lead;
+    let mut text = format!(
+        "{place} {} % of the frames of {cc} are late, 95 % come within {}, {}",
+        fixed(video.late.value, 1),
+        rounded_time(video.frame_p95.value),
+        freezes(video)
+    );
+    let others = videos.iter().filter(|other| !std::ptr::eq(*other, lead));
+    if let Some((cc, video)) = others.max_by(order) {
+        let late = fixed(video.late.value, 1);
+        text += &format!("; of {cc} {late} %, {}", freezes(video));
+    }
+    text + "."
+}
+
+fn freezes(video: &VideoCells) -> String {
+    format!("with {} freezes", fixed(video.freezes.value, 1))
 }
 
 /// How long the complete ones take; `is_first`: what they are, too.

@@ -2,7 +2,9 @@
 
 use cellpace_measure::{FlowFigures, TransferSummary, VideoFigures};
 
-use crate::groups::{Cell, FigureRow, FlowRow, VideoCells, conditions, flow_rows, groups, rows};
+use crate::groups::{
+    Cell, FigureRow, FlowRow, VideoCells, conditions, flow_rows, groups, rows, trace_name,
+};
 use crate::number::fixed;
 use crate::sentence::sentence;
 use crate::{Comparison, Run};
@@ -11,6 +13,11 @@ use crate::{Comparison, Run};
 /// several seeds with the half width of the 95 % interval behind each figure that has one, and
 /// what came out in a sentence. Units stand below the names of the columns.
 pub fn table(comparison: &Comparison) -> String {
+    table_within(comparison, usize::MAX)
+}
+
+/// The same for a terminal of `room` columns: a wider table is broken into blocks, and long names are cut.
+pub fn table_within(comparison: &Comparison, room: usize) -> String {
     let runs: Vec<&Run> = comparison.runs.iter().collect();
     let rows = rows(&runs, &comparison.repeated);
     let columns = columns(&rows);
@@ -23,8 +30,8 @@ pub fn table(comparison: &Comparison) -> String {
         .collect();
     let flows = repetitions(comparison).into_iter().filter(|runs| is_mixed(runs[0]));
     let mut text = format!("{}\n\n", what_was_run(comparison));
-    text += &lay_out(&columns, &cells, rows.len() + 2);
-    let text = flows.fold(text, |text, runs| text + &flow_table(&runs));
+    text += &lay_out(&columns, &cells, rows.len() + 2, room);
+    let text = flows.fold(text, |text, runs| text + &flow_table(&runs, room));
     format!("{text}\n{}\n", sentence(comparison))
 }
 
@@ -33,16 +40,18 @@ fn what_was_run(comparison: &Comparison) -> String {
     let groups = groups(comparison);
     let [first, others @ ..] = &groups[..] else { return "no runs".to_owned() };
     let all: Vec<_> = groups.iter().map(|group| conditions(group.runs[0])).collect();
-    let is_shared = |condition: &&(&str, String)| all.iter().all(|other| other.contains(condition));
+    let is_shared =
+        |condition: &&(String, String)| all.iter().all(|other| other.contains(condition));
     let mut parts: Vec<String> = Vec::new();
     if !others.is_empty() {
         parts.push(format!("{} conditions", groups.len()));
     }
     for (name, value) in all[0].iter().filter(is_shared) {
-        match *name {
+        match name.as_str() {
             "Random loss" if first.runs[0].loss == 0.0 => {}
             "Flows" if first.runs[0].flows == 1 => {}
-            "Trace" | "Duration" => parts.push(value.clone()),
+            "Trace" => parts.push(trace_name(value).to_owned()),
+            "Duration" => parts.push(value.clone()),
             "Flows" => parts.push(format!("{value} flows")),
             "Left out at the start" => parts.push(format!("the first {value} left out")),
             "RTT" => parts.push(format!("RTT {value}")),
@@ -93,7 +102,7 @@ fn repetitions(comparison: &Comparison) -> Vec<Vec<&Run>> {
 }
 
 /// One line a flow: what it got while it was on, in the mean over the runs.
-fn flow_table(runs: &[&Run]) -> String {
+fn flow_table(runs: &[&Run], room: usize) -> String {
     let rows = flow_rows(runs);
     let mut columns: Vec<(&str, &str, bool, Vec<String>)> = Vec::new();
     let mut words = |name, unit, is_text, text: &dyn Fn(usize, &FlowFigures) -> String| {
@@ -136,7 +145,7 @@ fn flow_table(runs: &[&Run]) -> String {
                 .collect()
         })
         .collect();
-    format!("\n{}", lay_out(&laid_out, &cells, rows.len() + 2))
+    format!("\n{}", lay_out(&laid_out, &cells, rows.len() + 2, room))
 }
 
 /// Name, unit, decimals and value of a figure of a flow.
@@ -231,7 +240,7 @@ fn columns(rows: &[FigureRow<'_>]) -> Vec<FigureColumn> {
     let words = |name, text| FigureColumn { name, unit: "", text, is_text: true };
     let mut columns = vec![words("cc", |row| row.cc.to_owned())];
     if rows.iter().any(|row| row.trace != rows[0].trace) {
-        columns.push(words("trace", |row| row.trace.to_owned()));
+        columns.push(words("trace", |row| trace_name(row.trace).to_owned()));
     }
     if rows.iter().any(|row| row.seed != rows[0].seed) {
         let text: fn(&FigureRow<'_>) -> String =
@@ -283,25 +292,68 @@ fn half(cell: Cell, decimals: usize) -> String {
     cell.half_width.map_or(String::new(), |half| fixed(half, decimals))
 }
 
-fn lay_out(columns: &[FigureColumn], cells: &[Vec<String>], lines: usize) -> String {
+/// The rows, in blocks one below the other where they are wider than `room`; each begins with the names.
+fn lay_out(columns: &[FigureColumn], cells: &[Vec<String>], lines: usize, room: usize) -> String {
+    let names = columns.iter().take_while(|column| column.is_text).count().max(1);
+    let longest = room / 3;
+    let cut = |(at, column): (usize, &Vec<String>)| {
+        let cell = |cell: &String| if at < names { shortened(cell, longest) } else { cell.clone() };
+        column.iter().map(cell).collect()
+    };
+    let cells: Vec<Vec<String>> = cells.iter().enumerate().map(cut).collect();
     let width = |cells: &Vec<String>| cells.iter().map(|cell| cell.chars().count()).max();
-    let widths: Vec<usize> = cells.iter().map(|column| width(column).unwrap_or(0)).collect();
-    let mut text = String::new();
-    for line in 0..lines {
-        let mut row = String::new();
-        for ((column, cells), &width) in columns.iter().zip(cells).zip(&widths) {
-            let cell = &cells[line];
-            let padded = if column.is_text {
-                format!("{cell:<width$}  ")
-            } else {
-                format!("{cell:>width$}  ")
-            };
-            row.push_str(&padded);
+    let widths: Vec<usize> = cells.iter().map(|column| width(column).unwrap_or(0) + 2).collect();
+    let blocks = blocks(columns, &widths, names, room);
+    let block = |shown: &Vec<usize>| {
+        let line = |line: usize| {
+            let row = shown.iter().map(|&at| {
+                let (cell, width) = (&cells[at][line], widths[at] - 2);
+                match columns[at].is_text {
+                    true => format!("{cell:<width$}  "),
+                    false => format!("{cell:>width$}  "),
+                }
+            });
+            row.collect::<String>().trim_end().to_owned() + "\n"
+        };
+        (0..lines).map(line).collect::<String>()
+    };
+    blocks.iter().map(block).collect::<Vec<_>>().join("\n")
+}
+
+/// The columns of each block. An interval stays beside its figure.
+fn blocks(
+    columns: &[FigureColumn],
+    widths: &[usize],
+    names: usize,
+    room: usize,
+) -> Vec<Vec<usize>> {
+    let all: Vec<usize> = (0..columns.len()).collect();
+    let (lead, figures) = all.split_at(names.min(all.len()));
+    let taken = |columns: &[usize]| columns.iter().map(|&at| widths[at]).sum::<usize>();
+    let mut blocks = vec![lead.to_vec()];
+    for figure in figures.chunk_by(|_, &next| columns[next].name == "±") {
+        let is_full = blocks.last().is_some_and(|block| {
+            block.len() > lead.len() && taken(block) + taken(figure) > room.saturating_add(2)
+        });
+        if is_full {
+            blocks.push(lead.to_vec());
         }
-        text.push_str(row.trim_end());
-        text.push('\n');
+        if let Some(block) = blocks.last_mut() {
+            block.extend(figure);
+        }
     }
-    text
+    blocks
+}
+
+/// A name of at most so many characters: its middle is left out.
+fn shortened(name: &str, most: usize) -> String {
+    let letters: Vec<char> = name.chars().collect();
+    if letters.len() <= most || most < 3 {
+        return name.to_owned();
+    }
+    let (head, tail) = (most / 2, most - most / 2 - 1);
+    let parts = letters[..head].iter().chain(&['…']).chain(&letters[letters.len() - tail..]);
+    parts.collect()
 }
 
 #[cfg(test)]
@@ -316,6 +368,34 @@ mod tests {
         let text = table(comparison);
         let lines = text.lines().skip(2).take_while(|line| !line.is_empty());
         lines.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_wide_table_is_broken_into_blocks_that_fit() {
+        let mut comparison = example::repeated();
+        let long = "a-drive-along-the-coast-with-a-name-of-fifty-letters.down";
+        let mut other = comparison.runs.clone();
+        other.iter_mut().for_each(|run| run.trace = long.to_owned());
+        comparison.runs.extend(other);
+        let comparison = Comparison::of(comparison.runs);
+        let text = table_within(&comparison, 80);
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("cubic ")).collect();
+        assert_eq!(rows.len(), 4, "two traces in two blocks: {text}");
+        assert!(
+            text.lines()
+                .filter(|line| !line.contains(". ") && !line.contains("keeps"))
+                .all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+        assert!(rows[1].contains("a-drive-along…"), "{text}");
+        let figures = |text: &str| {
+            let mut cells: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+            cells.retain(|cell| cell.parse::<f64>().is_ok());
+            cells.sort();
+            cells
+        };
+        assert_eq!(figures(&text), figures(&table(&comparison)), "no figure is left out");
+        assert!(table_within(&comparison, 200).contains(long));
     }
 
     #[test]

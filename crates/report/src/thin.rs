@@ -63,6 +63,7 @@ pub(crate) fn thinned(comparison: &Comparison) -> Comparison {
             cc: run.cc.clone(),
             trace: run.trace.clone(),
             queue: run.queue.clone(),
+            path: run.path.clone(),
             figures: run.figures.clone(),
             series: kept,
             transfers: run.transfers.clone(),

@@ -21,7 +21,7 @@ export class Charts {
     one("#pick-inside").addEventListener("change", (event) => { this.inside = event.target.value; this.draw(); });
   }
 
-  /** `runs`: { cc, index, figures, series } of the controllers that have a result. */
+  /** `runs`: { cc, index (of the look), figures, series } of the controllers that have a result. */
   show(runs) {
     this.runs = runs;
     this.draw();

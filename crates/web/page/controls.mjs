@@ -144,7 +144,7 @@ export class Controls {
     const remove = element("button", { type: "button", "aria-label": `Remove ${state.cc[index]}`, disabled: state.cc.length < 2, onclick: () => { state.cc.splice(index, 1); redraw(); } }, "×");
     const id = `more-${index}`;
     return element("div", { class: "cc" },
-      element("div", { class: "field" }, swatch(index), pick, text, remove),
+      element("div", { class: "field" }, swatch(lookPlaces(state.cc, looks.length)[index]), pick, text, remove),
       trouble(`cc-${index}`),
       info ? element("details", { id, open: open.has(id) }, element("summary", {}, "Parameters"),
         element("p", { class: "note" }, info.summary), ...this.controllerFields(info, spec, set, redraw, index)) : null);

@@ -130,7 +130,8 @@ function show(queries, results, took) {
   const trapped = marked.find((answer) => answer.trap);
   if (trapped) others.push(`The simulator failed, which is a bug: please report the link of this page (${trapped.trap}).`);
   tell(others.join(" "));
-  const runs = marked.flatMap((answer, index) => answer.figures ? [{ cc: queries[index].cc, index, ...answer }] : []);
+  const places = lookPlaces(queries.map((query) => query.cc), looks.length);
+  const runs = marked.flatMap((answer, i) => answer.figures ? [{ cc: queries[i].cc, index: places[i], ...answer }] : []);
   document.body.classList.toggle("stale", runs.length === 0);
   if (runs.length) {
     charts.show(runs);

@@ -87,6 +87,42 @@ fn a_difference_is_one_sentence_in_terminal_page_and_json() {
 }
 
 #[test]
+fn a_sweep_is_one_page_with_pictures_of_two_conditions() {
+    let plan = "cc = [\"copa\", \"cubic\"]\nduration = \"3s\"\nseeds = \"1..2\"\nrtt = [\"20ms\", \"80ms\"]\n\
+                queue = [\"droptail:100kB\", \"codel\"]\n[[path]]\ntrace = \"constant:5mbit\"\n";
+    let folder = Folder::with("plan.toml", plan);
+    assert_eq!(folder.run("sweep plan.toml").code, Some(0));
+    folder.good("report plan/part-00000.parquet -o a.html");
+    let page = text(&folder, "a.html");
+    assert_eq!(title(&page), "Sweep: 2 controllers under 4 conditions");
+    let section = &data(&page, "sections-data")["sections"][0];
+    assert_eq!(section["maps"].as_array().unwrap().len(), 2);
+    assert_eq!(section["tables"][1]["rows"].as_array().unwrap().len(), 8);
+    let sentence = section["sentence"].as_str().unwrap();
+    assert!(sentence.starts_with("Over 4 conditions "), "{sentence}");
+}
+
+#[test]
+fn the_page_names_all_conditions() {
+    let folder = Folder::new();
+    let table = folder.good(
+        "compare --trace constant:5mbit --duration 4s --cc cubic --uplink constant:1mbit --handover 2s/100ms \
+         --transfer 100kB --report a.html --json a.json",
+    );
+    assert!(
+        table.contains("uplink constant:1mbit") && table.contains("handover 2s/100ms"),
+        "{table}"
+    );
+    let group = &data(&text(&folder, "a.html"), "data")["groups"][0];
+    let conditions = group["conditions"].to_string();
+    for condition in ["Uplink", "constant:1mbit", "Handover", "transfers of 100 kB"] {
+        assert!(conditions.contains(condition), "{condition}: {conditions}");
+    }
+    let run: serde_json::Value = serde_json::from_str(&text(&folder, "a.json")).unwrap();
+    assert_eq!(run["runs"][0]["path"]["uplink"], "constant:1mbit");
+}
+
+#[test]
 fn standard_input_and_output_are_dashes() {
     let folder = Folder::new();
     let json = folder.good(&format!("{COMPARE} --json -"));

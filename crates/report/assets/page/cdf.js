@@ -24,7 +24,7 @@ function drawCdf(timed) {
   const POINTS = 400;
   const delays = Array.from({ length: POINTS }, (_, i) => low * (high / low) ** (i / (POINTS - 1)));
   const columns = quantiles.map((each) => delays.map((ms) => 100 * shareBelow(each, ms)));
-  const lines = runs.map((run, i) => ({ name: data.controllers[run.cc], look: run.cc, x: delays, y: columns[i], pale: isPale(run.cc), strong: state.only === run.cc }));
+  const lines = runs.map((run, i) => ({ name: data.controllers[run.cc], look: run.cc, x: delays, y: columns[i], pale: isPale(run.cc), strong: highlighted() === run.cc }));
   const chart = { title: `Distribution of the ${DELAYS[of]} delay${seedWords(", ")}`, unit: "%", lines, log_x: true, x_range: [low, high], x_unit: "ms", y_range: [0, 100], y_unit: " %", form: "cdf" };
   const plot = drawChart(where, chart, { draw: [(u) => markQuartiles(u, runs, quantiles)], fill: percentiles(runs, quantiles) });
   plot.section = "#cdf";

@@ -6,14 +6,24 @@ const told = window.cellpace;
 const UNIT = /_(pkts|ms|s|mbps|ticks)$/;
 const UNITS = { _pkts: "packets", _ms: "ms", _s: "s", _mbps: "Mbit/s", _ticks: "ticks" };
 const WINDOW = "cwnd_pkts";
+const ALL_ALIKE = "all alike";
+// More lines than this are hard to tell apart: one is highlighted.
+const MAX_ALIKE = 3;
 const state = {
   group: 0, seed: null, window: null, quantile: "p95", inside: WINDOW, flowsOf: 0, allTraces: false, only: null,
-  figure: "p95", matrixSort: null, delayOf: "queue", drawsFlows: false, pairedWith: null, events: new Set(SHOWN_AT_FIRST),
+  figure: "p95", matrixSort: 0, delayOf: "queue", drawsFlows: false, pairedWith: null, events: new Set(SHOWN_AT_FIRST),
   hidden: new Set(), hiddenFlows: new Set(), sort: null, zoom: null,
 };
 let plots = [];
 
 const group = () => data.groups[state.group];
+
+/** The controller that is highlighted: the chosen one, or of many the one of which the sentence speaks; null: none. */
+function highlighted() {
+  if (state.only === ALL_ALIKE) return null;
+  const lead = controllersOf(group()).length > MAX_ALIKE ? group().lead : null;
+  return state.only ?? (state.hidden.has(lead) ? null : lead ?? null);
+}
 
 /** Which of several seeds is drawn over time; nothing where there is one. */
 function seedWords(before) {
@@ -76,7 +86,7 @@ function keepView() {
   const words = viewText({
     trace: state.group ? group().name : null, seed: state.seed === firstSeedOf(group()) ? null : state.seed, window: state.chosenWindow,
     delay: state.quantile === "p95" ? null : state.quantile, cdf: state.delayOf === "queue" ? null : state.delayOf, figure: state.figure === "p95" ? null : state.figure,
-    inside: state.inside === WINDOW ? null : state.inside, only: known(state.only) ? data.controllers[state.only] : null, hide: names.length ? JSON.stringify(names) : null,
+    inside: state.inside === WINDOW ? null : state.inside, only: data.controllers[state.only] ?? state.only, hide: names.length ? JSON.stringify(names) : null,
     zoom: state.zoom ? state.zoom.map((at) => +at.toPrecision(5)).join(",") : null, sort: state.sort ? `${state.sort.key},${state.sort.rising}` : null, all: state.allTraces ? 1 : null, paired: known(state.pairedWith) ? data.controllers[state.pairedWith] : null,
     events: String([...state.events]) === String(SHOWN_AT_FIRST) ? null : [...state.events].join(",") || "none",
   });
@@ -98,6 +108,7 @@ function takeView(words) {
   if (view.figure in FIGURES) state.figure = view.figure;
   if (view.inside) state.inside = view.inside;
   if (controller(view.only) >= 0) state.only = controller(view.only);
+  else if (view.only === ALL_ALIKE || words === "#probe") state.only = ALL_ALIKE;
   let names = [];
   try { names = JSON.parse(view.hide ?? "[]"); } catch { /* no names, then */ }
   for (const name of Array.isArray(names) ? names : []) if (controller(name) >= 0) state.hidden.add(controller(name));
@@ -152,11 +163,12 @@ function startComparison() {
   one("#comparison").hidden = false;
   if (data.title) headComparison();
   one("#files").hidden = !data.groups.length;
+  offerCard(() => scatterWanted() ? drawingOfScatter(CARD_CHART) : null);
   takeView(location.hash);
   onChange("#pick-group select", (select) => chooseGroup(+select.value));
   onChange("#pick-seed select", (select) => { state.seed = seedsOf(group()).find((seed) => String(seed) === select.value); });
   onChange("#pick-window select", (select) => { state.window = state.chosenWindow = +select.value; });
-  onChange("#pick-only select", (select) => { state.only = select.value === "" ? null : +select.value; });
+  onChange("#pick-only select", (select) => { state.only = ["", ALL_ALIKE].includes(select.value) ? select.value || null : +select.value; });
   onChange("#pick-quantile select", (select) => { state.quantile = select.value; });
   onChange("#pick-delay select", (select) => { state.delayOf = select.value; });
   onChange("#pick-figure select", (select) => { state.figure = select.value; });

@@ -18,7 +18,7 @@ function drawChoices(timed) {
   const widths = windowsFor(timed);
   choose("#pick-window", widths.map((width) => [width, seconds(width)]), state.window, widths.length > 1);
   const used = controllersOf(group());
-  choose("#pick-only", [["", "all alike"], ...used.map((cc) => [cc, data.controllers[cc]])], state.only ?? "", used.length > 1 && timed.length > 0);
+  choose("#pick-only", [["", `as the sentence (${data.controllers[group().lead] ?? "none"})`], [ALL_ALIKE, ALL_ALIKE], ...used.map((cc) => [cc, data.controllers[cc]])], state.only ?? "", used.length > 1 && timed.length > 0);
   one("#pick-all").hidden = data.groups.length < 2;
   one("#pick-all input").checked = state.allTraces;
   one("#pick-quantile select").value = state.quantile;

@@ -2,6 +2,29 @@
 
 let looks = [];
 let colours = [];
+
+/** Controllers whose look is their own on every page: its place is the name's. New ones come last. */
+const OWN_LOOKS = ["verus", "copa", "cubic", "bbr", "pace", "sprout", "newreno", "vegas", "bbr3", "prague", "bic", "westwood", "ledbat", "c2tcp", "vivace", "scream", "mdi", "fixed", "policy"];
+
+/** The places of the looks of these names among `count`, each another one: that of the controller, or of the first of its variants;
+    others take those that are left, in order. */
+function lookPlaces(names, count) {
+  const taken = new Set();
+  const take = (place) => { taken.add(place); return place; };
+  const own = names.map((name) => {
+    const place = OWN_LOOKS.indexOf(/^\w*/.exec(name.toLowerCase())[0]);
+    return place < 0 || place >= count || taken.has(place) ? null : take(place);
+  });
+  const left = Array.from({ length: count }, (_, place) => place).filter((place) => !taken.has(place));
+  return own.map((place, i) => place ?? left.shift() ?? i % count);
+}
+
+/** The looks of these names first, then those that are left. */
+function looksFor(names, all) {
+  const places = lookPlaces(names, all.length);
+  return [...places.map((place) => all[place]), ...all.filter((_, place) => !places.includes(place))];
+}
+
 const look = (index) => looks[index % looks.length];
 const colour = (index) => colours[look(index).colour];
 

@@ -102,12 +102,26 @@ function jainOf(values) {
   return squares > 0 ? sum * sum / (values.length * squares) : null;
 }
 
-/** How good each value is among all, from 0 to 1, on a logarithmic scale; `null` where there is nothing to tell. */
+/** The place of each value among all, 1 the best; equal ones share the mean of their places, and what is not known is last. */
+function ranks(values, isMoreBetter) {
+  const worth = values.map((value) => !known(value) ? Infinity : isMoreBetter ? -value : value);
+  return worth.map((own) => {
+    const [better, same] = [worth.filter((other) => other < own).length, worth.filter((other) => other === own).length];
+    return better + (same + 1) / 2;
+  });
+}
+
+/** How good each value is by its rank, from 0 to 1; `null` where all are alike or it is not known. */
 function merits(values, isMoreBetter) {
-  const logs = values.map((value) => known(value) ? Math.log(Math.max(value, 1e-3)) : null);
-  const all = logs.filter(known);
-  const [least, most] = [Math.min(...all), Math.max(...all)];
-  return logs.map((log) => !known(log) || most - least < 1e-9 ? null : isMoreBetter ? (log - least) / (most - least) : (most - log) / (most - least));
+  const places = ranks(values, isMoreBetter);
+  const all = places.filter((_, i) => known(values[i]));
+  const [best, worst] = [Math.min(...all), Math.max(...all)];
+  return places.map((place, i) => !known(values[i]) || worst === best ? null : (worst - place) / (worst - best));
+}
+
+/** The mean of ratios, for what differs by orders of magnitude; `null` where a value is not known. */
+function geometricMean(values) {
+  return values.every(known) && values.length ? Math.exp(mean(values.map((value) => Math.log(Math.max(value, 1e-3))))) : null;
 }
 
 /** Rows as text with commas; a cell with what tables take for more than text is quoted. What a spreadsheet would run as a formula

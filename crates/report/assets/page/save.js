@@ -7,7 +7,7 @@ function offerFiles(head, find) {
     const made = element("button", { type: "button", title: `Save this chart as ${ending.toUpperCase()}` }, ending.toUpperCase());
     made.addEventListener("click", () => {
       const found = find();
-      if (found) make(fileText(found.drawing), fileName(`${document.title} ${found.title}`, ending));
+      if (found) make(fileText(captioned(found.drawing)), fileName(`${document.title} ${found.title}`, ending));
     });
     return made;
   };
@@ -22,6 +22,23 @@ function shownBy(plot) {
   if (!plot) return null;
   const { min, max } = plot.scales.x;
   return drawingOf(plot.chart.names ? plot.chart : { ...plot.chart, x_range: [min, max] }, { width: plot.width, height: plot.height });
+}
+
+/** The conditions as the page has them, in a line. */
+const conditionsInWords = () => [...document.querySelectorAll("#conditions div")].map((pair) => [...pair.children].map((part) => part.textContent).join(" ")).join(", ");
+
+const CAPTION = 18; // px
+
+/** A drawing with the conditions below it: whoever has the file alone has them, too. */
+function captioned(drawing) {
+  const words = conditionsInWords();
+  if (!words) return drawing;
+  const copy = drawing.cloneNode(true);
+  const [x, y, width, height] = drawing.getAttribute("viewBox").split(" ").map(Number);
+  copy.setAttribute("viewBox", [x, y, width, height + CAPTION].join(" "));
+  if (copy.hasAttribute("height")) copy.setAttribute("height", Number(copy.getAttribute("height")) * (height + CAPTION) / height);
+  copy.append(text(x + 6, y + height + 12, shortened(words, Math.floor(width / 6.5)), { class: "caption" }));
+  return copy;
 }
 
 /** The content of a file of its own. */
@@ -41,13 +58,15 @@ function standalone(svg) {
   return copy;
 }
 
-function savePng(drawn, name) {
+const savePng = (drawn, name, scale = 2) => pngOf(drawn, (blob) => blob && save(name, blob), scale);
+
+/** Gives `then` the picture of a drawing, `scale` pixels for each of its own. */
+function pngOf(drawn, then, scale) {
   const picture = new Image();
   picture.onload = () => {
-    const scale = 2;
     const canvas = element("canvas", { width: picture.naturalWidth * scale, height: picture.naturalHeight * scale });
     canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
-    canvas.toBlob((blob) => blob && save(name, blob));
+    canvas.toBlob(then);
   };
   picture.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(drawn);
 }

@@ -3,11 +3,10 @@
 const SMALL_LABEL = "← p95 of the queue delay [ms, log]";
 
 function drawScatter() {
-  // One point alone says nothing that the table does not.
-  const wanted = data.groups.some((part) => part.rows.length > 1) || (data.controllers.length > 1 && !data.has_uplink);
-  one("#scatter").hidden = !wanted;
+  one("#scatter").hidden = !scatterWanted();
   told.drawn.scatter = 0;
-  if (!wanted) return;
+  if (!scatterWanted()) return;
+  one("#scatter-place").textContent = data.groups.length > 1 ? group().name : "";
   const where = one("#scatter .drawing");
   const width = where.clientWidth;
   const chart = scatterOf(group());
@@ -20,12 +19,19 @@ function drawScatter() {
   const label = width < 480 ? SMALL_LABEL : "← more  95th percentile of the queue delay [ms, log scale]  less →";
   where.replaceChildren(chartSvg({ ...chart, x_label: label }, { width, height: Math.round(Math.min(460, Math.max(330, width * 0.46))) }));
   drawPanels();
-  offerFiles(one("#scatter .head"), () => drawingOf(scatterOf(group()), { width: 860, height: 460 }));
+  offerFiles(one("#scatter .head"), () => drawingOfScatter({ width: 860, height: 460 }));
 }
+
+/** One point alone says nothing that the table does not. */
+const scatterWanted = () => data.groups.some((part) => part.rows.length > 1) || (data.controllers.length > 1 && !data.has_uplink);
+const drawingOfScatter = (size) => drawingOf(scatterOf(group()), size);
+
+/** Among marks only a choice makes others pale. */
+const chosen = () => typeof state.only === "number" ? state.only : null;
 
 /** The chart of a trace with what is shown of it. */
 function scatterOf(part) {
-  const lines = part.scatter.lines.filter((line) => !state.hidden.has(line.look)).map((line) => ({ ...line, pale: isPale(line.look) }));
+  const lines = part.scatter.lines.filter((line) => !state.hidden.has(line.look)).map((line) => ({ ...line, pale: isPale(line.look, chosen()) }));
   return { ...part.scatter, lines };
 }
 
@@ -36,7 +42,7 @@ function drawPanels() {
   if (where.hidden) return;
   const each = data.groups.map((part) => ({ ...scatterOf(part), title: part.name }));
   const of = (cc) => each.flatMap((chart) => chart.lines.filter((line) => line.look === cc));
-  const joined = (cc) => ({ name: data.controllers[cc], look: cc, x: of(cc).flatMap((line) => line.x), y: of(cc).flatMap((line) => line.y), pale: isPale(cc) });
+  const joined = (cc) => ({ name: data.controllers[cc], look: cc, x: of(cc).flatMap((line) => line.x), y: of(cc).flatMap((line) => line.y), pale: isPale(cc, chosen()) });
   const all = { ...each[0], title: "all traces", levels: [], lines: data.controllers.map((_, cc) => joined(cc)).filter((line) => line.x.length) };
   const charts = [all, ...each];
   where.replaceChildren(...charts.map(() => element("div", {})));

@@ -5,8 +5,8 @@
   const publish = () => { document.documentElement.dataset.cellpace = JSON.stringify(told); };
   window.addEventListener("error", (event) => { told.errors.push(String(event.message)); show(); publish(); });
 
-  const { index, sections, looks: ours, made_by: madeBy } = JSON.parse(document.getElementById("sections-data").textContent);
-  looks = ours;
+  const { index, sections, looks: all, names, made_by: madeBy } = JSON.parse(document.getElementById("sections-data").textContent);
+  looks = looksFor(names, all);
   const home = document.getElementById("sections");
 
   const note = (text) => text ? [element("p", { class: "note" }, text)] : [];
@@ -126,6 +126,7 @@
   window.addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((each) => { each.open = true; }));
   if (sections.some((section) => section.maps.length)) document.head.append(element("style", {}, heatStyle()));
   home.append(...sections.map(part));
+  if (sections[0]?.first) one("#comparison").before(home);
   if (index) {
     const place = document.getElementById("index");
     const many = index.files.rows.length > 12;
@@ -136,6 +137,7 @@
   }
   document.getElementById("made-by").append(...facts(madeBy));
   drawAll();
+  if (told.charts) offerCard();
   let width = home.clientWidth;
   window.addEventListener("resize", () => {
     if (home.clientWidth === width) return;

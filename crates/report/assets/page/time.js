@@ -55,7 +55,7 @@ function timeChart(section, where, lines, { unit, log = false, least = LEAST_DEL
   // The tip tells what each has, not the sums that are drawn.
   const own = lines.map((line) => floor(block(line, state.window, steps, merged)));
   const columns = stacked ? stack(own) : own;
-  const drawn = lines.map((line, i) => ({ ...line, x, y: columns[i], own: own[i], pale: isPale(line.look), strong: state.only === line.look && !state.drawsFlows }));
+  const drawn = lines.map((line, i) => ({ ...line, x, y: columns[i], own: own[i], pale: isPale(line.look), strong: highlighted() === line.look && !state.drawsFlows }));
   const area = capacity ? [{ name: "capacity", area: true, x, y: block(capacity, state.window, steps, mean) }] : [];
   const chart = {
     title: titleOf(where) + seedWords(", "), unit, lines: [...area, ...drawn], log_y: log, least, x_unit: "s", x_range: [0, state.end],
@@ -69,7 +69,7 @@ function timeChart(section, where, lines, { unit, log = false, least = LEAST_DEL
 }
 
 /** Whether another controller is highlighted. Flows have looks of their own. */
-const isPale = (index) => known(state.only) && state.only !== index && !state.drawsFlows;
+const isPale = (index, one = highlighted()) => known(one) && one !== index && !state.drawsFlows;
 
 /** Values on top of each other: the first at the top, so that each covers the foot of the one before it. */
 function stack(columns) {

@@ -114,12 +114,9 @@ fn of_runs(documents: &[Document]) -> Result<Sides, ReportError> {
     let place = if let [trace] = &traces[..] { format!("{trace}: ") } else { String::new() };
     commands.retain(|command| !command.is_empty());
     commands.dedup();
-    let facts = |run: &&Run| {
-        conditions(run).into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-    };
     Ok(Sides {
         place,
-        facts: listed_facts(pairs.iter().flat_map(|(a, b)| [a, b]).map(facts)),
+        facts: listed_facts(pairs.iter().flat_map(|(a, b)| [a, b]).map(|run| conditions(run))),
         figures: run_figures(&pairs),
         are_paired: true,
         of: "runs",

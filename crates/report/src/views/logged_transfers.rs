@@ -6,8 +6,10 @@
 use cellpace_measure::{Transfer, TransferSummary};
 use serde::Deserialize;
 
+use crate::groups::controllers;
 use crate::number::{percent, short, time};
 use crate::section::{Chart, Form, Line, PageTable, Section};
+use crate::{Comparison, Run};
 
 #[derive(Deserialize)]
 pub(crate) struct LoggedTransfer {
@@ -50,6 +52,32 @@ fn groups(transfers: &[LoggedTransfer]) -> Vec<TransferGroup<'_>> {
 
 /// Groups that are drawn.
 const MAX_DRAWN: usize = 12;
+
+/// The transfers of a comparison; `None` where it has none.
+pub(crate) fn answer(comparison: &Comparison) -> Option<Section> {
+    let of_run = |run: &Run| {
+        let logged = |transfer: &Transfer| LoggedTransfer {
+            trace: run.trace.clone(),
+            transfer: transfer.clone(),
+        };
+        run.transfers.iter().map(logged).collect::<Vec<_>>()
+    };
+    let transfers: Vec<LoggedTransfer> = comparison.runs.iter().flat_map(of_run).collect();
+    if transfers.is_empty() {
+        return None;
+    }
+    let mut section = section(&transfers);
+    let names = controllers(comparison);
+    for line in section.charts.iter_mut().flat_map(|chart| &mut chart.lines) {
+        line.look = names.iter().position(|name| *name == line.name);
+    }
+    Some(Section {
+        title: "Transfers".to_owned(),
+        sentence: String::new(),
+        facts: Vec::new(),
+        ..section
+    })
+}
 
 pub(crate) fn section(transfers: &[LoggedTransfer]) -> Section {
     let groups = groups(transfers);
@@ -119,9 +147,21 @@ fn charts(groups: &[TransferGroup<'_>]) -> Vec<Chart> {
         form: Form::Marks,
         ..Chart::default()
     };
+    let by_size = Chart {
+        title: "Completion time by size".to_owned(),
+        unit: "s, log scale".to_owned(),
+        note: note.clone(),
+        x_label: "size, kB".to_owned(),
+        lines: if has_sizes(groups) { drawn.iter().map(by_size).collect() } else { Vec::new() },
+        form: Form::Marks,
+        log_x: true,
+        log_y: true,
+        ..Chart::default()
+    };
     vec![
-        distribution("Goodput of transfers", "Mbit/s", |transfer| transfer.goodput_mbps),
         distribution("Completion time", "s", |transfer| Some(transfer.completion_ms? / 1e3)),
+        by_size,
+        distribution("Goodput of transfers", "Mbit/s", |transfer| transfer.goodput_mbps),
         distribution("RTT that transfers caused", "ms above that of the handshake", |transfer| {
             transfer.self_inflicted_ms
         }),
@@ -142,6 +182,22 @@ fn share_below(name: &str, sorted: &[f64]) -> Line {
         line.y.push((place + 1) as f32 * 100.0 / sorted.len() as f32);
     }
     line
+}
+
+/// Whether transfers differ in size.
+fn has_sizes(groups: &[TransferGroup<'_>]) -> bool {
+    let sizes = || groups.iter().flat_map(|group| &group.transfers).map(|each| each.size_bytes);
+    sizes().min() != sizes().max()
+}
+
+fn by_size(group: &TransferGroup<'_>) -> Line {
+    let pair = |transfer: &&Transfer| {
+        Some((transfer.size_bytes as f64 / 1e3, (transfer.completion_ms? / 1e3) as f32))
+    };
+    let mut pairs: Vec<(f64, f32)> = group.transfers.iter().filter_map(pair).collect();
+    pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (x, y) = pairs.into_iter().unzip();
+    Line { name: group.name.clone(), x, y, ..Line::default() }
 }
 
 fn by_sinr(group: &TransferGroup<'_>) -> Line {

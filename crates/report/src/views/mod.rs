@@ -5,12 +5,15 @@ mod connection_samples;
 mod connections;
 mod experiment;
 mod logged_transfers;
+mod many_flows;
 mod markov;
 mod packets;
 mod paper;
 mod probe;
 mod recorded;
+mod sweep;
 mod transfer;
+mod video;
 
 use cellpace_experiment::EXPERIMENT_SCHEMA;
 use serde::de::DeserializeOwned;
@@ -18,13 +21,16 @@ use serde::de::DeserializeOwned;
 pub(crate) use self::connection_samples::{ConnectionSamples, SampledFigure};
 pub use self::experiment::experiment_plan_text;
 
-use crate::ReportError;
 use crate::conformance::{CONFORMANCE_SCHEMA, Conformance};
 use crate::document::Document;
 use crate::section::Section;
+use crate::{Comparison, ReportError};
 
 /// The schema of claims of papers.
 const PAPER: &str = "cellpace.paper/1";
+
+/// The schema of a sweep's runs.
+pub(crate) const RUNS: &str = "cellpace.runs/1";
 
 /// Whether results of this schema have a front and many parts, which stand one under the other.
 pub(crate) fn has_front(schema: &str) -> bool {
@@ -55,6 +61,7 @@ pub(crate) fn sections(document: &Document) -> Result<Vec<Section>, ReportError>
         }
         "cellpace.recorded/1" => each(document, recorded::Recorded::section),
         "cellpace.packets/1" => Ok(vec![packets::section(&document.typed()?)]),
+        RUNS => Ok(vec![sweep::section(&document.typed()?)]),
         "cellpace.transfers/1" => Ok(vec![logged_transfers::section(&document.typed()?)]),
         other => {
             let why = format!("a result of the kind `{other}`, of which there is no page");
@@ -84,6 +91,17 @@ fn each<T: DeserializeOwned>(
     section: fn(&T) -> Section,
 ) -> Result<Vec<Section>, ReportError> {
     Ok(document.typed()?.iter().map(section).collect())
+}
+
+/// What answers the question of a comparison, where that is not what the link did with packets.
+pub(crate) fn answers(comparison: &Comparison) -> Vec<Section> {
+    let all = [
+        logged_transfers::answer(comparison),
+        video::answer(comparison),
+        many_flows::answer(comparison),
+    ];
+    let answers = all.into_iter().flatten();
+    answers.map(|section| Section { is_answer: true, ..section }).collect()
 }
 
 /// Names of columns, written in one line.

@@ -22,7 +22,7 @@ function chartOf(place) {
   const axes = [scales.x, scales.y].map(({ min, max }) => [min, max]);
   const isWhole = axes.every(([min, max]) => isFinite(min) && isFinite(max) && min < max)
     && (!chart.log_x || scales.x.min > 0) && (!chart.log_y || scales.y.min > 0);
-  const lines = chart.lines.filter((line) => !line.area).map((line) => ({ name: line.name, x: line.x, y: line.y }));
+  const lines = chart.lines.filter((line) => !line.area).map((line) => ({ name: line.name, pale: Boolean(line.pale), x: line.x, y: line.y }));
   return { title: chart.title, axes, isWhole, lines, at95: chart.form === "cdf" ? Object.fromEntries(lines.map((line) => [line.name, at95(line)])) : null };
 }
 
@@ -52,6 +52,7 @@ setTimeout(() => {
     tables: [...document.querySelectorAll("main table")].filter((table) => table.tBodies[0]?.rows.length).map(tableOf),
     charts: seen(".chart, .chart-place").filter((place) => place.plot).map(chartOf),
     labels: seen("svg .label").map(words),
+    looks: Object.fromEntries(seen("#legend .toggle").map((button) => [words(button), button.querySelector("path")?.outerHTML ?? ""])),
     mislabelled: seen("svg").flatMap(mislabelled),
     odd: seen("main svg").map(odd).filter(Boolean),
   };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cellpace_measure::{FlowFigures, Summary, Transfer, TransferOutcome};
+use cellpace_measure::{FlowFigures, Summary, Transfer, TransferOutcome, VideoFigures};
 use cellpace_report::{
     Comparison, Document, RealTime, RealTimeDirection, ResultDifference, Run, page, to_json,
 };
@@ -22,6 +22,8 @@ struct Read {
     tables: Vec<ReadTable>,
     charts: Vec<ReadChart>,
     labels: Vec<String>,
+    /// The marks in the legend, by name.
+    looks: BTreeMap<String, String>,
     mislabelled: Vec<String>,
     odd: Vec<String>,
 }
@@ -46,6 +48,8 @@ struct ReadChart {
 #[derive(Debug, Deserialize)]
 struct ReadLine {
     name: String,
+    pale: bool,
+    x: Vec<f64>,
     y: Vec<Option<f64>>,
 }
 
@@ -347,6 +351,77 @@ fn transfers_are_told_by_their_times() {
         read.sentences,
         ["On constant:100mbit verus:r=2 completes its transfer in 8.9 s; cubic takes 30 s."]
     );
+    // The question of the page comes first.
+    assert_eq!(read.headings.iter().find(|words| **words != read.title).unwrap(), "Transfers");
+    let [verus, cubic] = &read.chart("Completion time").lines[..] else { panic!("{read:?}") };
+    assert_eq!((verus.x[0], cubic.x[0]), (8.9, 29.7));
+    assert_eq!(read.table("Transfers").cell("cubic", "time p50, s"), "29.7");
+    assert_eq!(read.conditions["Traffic"], "transfers of 100 MB");
+}
+
+#[test]
+fn videos_are_told_by_their_late_frames() {
+    let Some(browser) = Browser::find() else { return };
+    let mut comparison = consistent(example::large("lte-driving", 2, 1, 20));
+    for (run, (late, freezes)) in comparison.runs.iter_mut().zip([(0.012, 1), (0.43, 9)]) {
+        let delay = Summary { p50: 40.0, p95: 80.0, p99: 120.0, max: 300.0, mean: 45.0 };
+        run.figures.per_flow[0].video = Some(VideoFigures {
+            frames: 600,
+            bitrate_mbps: 2.5,
+            frame_delay_ms: delay,
+            incomplete: 3,
+            discarded: 0,
+            deadline_ms: 150.0,
+            late,
+            late_100ms: late,
+            late_200ms: late,
+            freezes,
+            frozen_s: 2.0,
+            rate_change_mbps_per_s: 0.1,
+        });
+    }
+    let read = browser.read("video", &of(&comparison));
+    assert_eq!(
+        read.sentences,
+        [
+            "On lte-driving 1.2 % of the frames of verus:r=2 are late, 95 % come within 80 ms, with 1.0 freezes; \
+          of cubic 43.0 %, with 9.0 freezes."
+        ]
+    );
+    assert_eq!(read.chart("Late frames").lines[0].y, [Some(1.2), Some(43.0)]);
+    assert_eq!(read.table("Frames").cell("cubic", "freezes"), "9");
+    assert_eq!(read.conditions["Traffic"], "video, frames late after 150 ms");
+}
+
+#[test]
+fn many_flows_are_told_by_how_they_share() {
+    let Some(browser) = Browser::find() else { return };
+    let mut comparison = consistent(example::large("lte-driving", 1, 25, 20));
+    for (at, flow) in comparison.runs[0].figures.per_flow.iter_mut().enumerate() {
+        flow.throughput_mbps = 1.0 + at as f64;
+    }
+    comparison.runs[0].path = [("handover".to_owned(), "10s/200ms".to_owned())].into();
+    let read = browser.read("many", &of(&comparison));
+    let rates = &read.chart("Rate of the flows").lines[0];
+    assert_eq!((rates.x.len(), rates.x[24], rates.y[24]), (25, 25.0, Some(100.0)));
+    assert_eq!(read.table("Rates").cell("verus:r=2", "p50"), "13");
+    assert_eq!(read.conditions["Handover"], "10s/200ms");
+}
+
+#[test]
+fn a_controller_looks_alike_on_every_page_and_of_many_one_is_highlighted() {
+    let Some(browser) = Browser::find() else { return };
+    let mut comparison = consistent(example::large("lte-driving", 4, 1, 20));
+    let read = browser.read("looks", &of(&comparison));
+    let cubic = read.looks["cubic"].clone();
+    let throughput = read.chart("Throughput");
+    assert_eq!(throughput.lines.iter().filter(|line| line.pale).count(), 3, "all but one");
+    comparison.runs.reverse();
+    comparison.runs.truncate(3);
+    let read = browser.read("looks-other", &of(&comparison));
+    assert_eq!(read.looks["cubic"], cubic);
+    assert!(cubic.contains("var(") || cubic.contains('#'), "{cubic}");
+    assert!(read.chart("Throughput").lines.iter().all(|line| !line.pale));
 }
 
 fn value(text: &str) -> Vec<Value> {
@@ -527,7 +602,7 @@ fn results_of_several_kinds_keep_their_own_titles_and_sentences() {
         document("p.json", include_str!("probe.json")),
     ];
     let read = browser.read("joined", &all);
-    assert_eq!(read.title, "3 results: compare, transfer, probe");
+    assert_eq!(read.title, "A comparison, a UDP transfer and a probe");
     assert_eq!(read.sentences.len(), 3, "{:?}", read.sentences);
     assert!(read.headings.contains(&"city-drive.down: 2 controllers".to_owned()));
     check_results(&read, &comparison);
@@ -558,7 +633,10 @@ fn a_matrix_of_many_traces_stands_on_its_side() {
     let comparison = Comparison::of(all);
     let read = browser.read("matrix", &of(&comparison));
     let matrix = read.table("Controllers and traces");
-    assert_eq!((matrix.rows.len(), matrix.header.len()), (20, 9), "{:?}", matrix.header);
+    assert_eq!((matrix.rows.len(), matrix.header.len()), (22, 9), "{:?}", matrix.header);
+    // All are alike on every trace.
+    assert_eq!((&*matrix.rows[0][0], matrix.cell("Mean rank", "cubic")), ("Mean rank", "4.5"));
+    assert_eq!(matrix.cell("Mean", "cubic"), "18668");
     assert_eq!(matrix.cell("trace-3", "cubic"), "18675");
     let note = read.notes.iter().find(|note| note.contains("the better on its trace")).unwrap();
     assert!(note.starts_with("The more colour"), "in the dark the best is the lightest: {note}");
@@ -592,4 +670,25 @@ fn a_difference_has_the_figures_of_its_json() {
     let titles = ["Distribution of the RTT", "Throughput", "Queue delay", "Pair by pair: rate"];
     assert!(titles.iter().all(|title| read.chart(title).lines.len() == 2));
     assert_eq!(read.conditions["Runs"], "3 pairs under the same conditions");
+}
+
+#[test]
+fn the_page_becomes_markdown() {
+    let Some(browser) = Browser::find() else { return };
+    let mut comparison = consistent(example::large("lte-driving", 4, 1, 20));
+    comparison.command = "cellpace compare --cc verus".to_owned();
+    let page = page(&of(&comparison)).unwrap();
+    // Where the page may not write to the clipboard it saves a file, which goes where the test sees it.
+    let script = "URL.createObjectURL = (blob) => { blob.text().then((words) => { cellpace.kept = words; \
+                  document.documentElement.dataset.cellpace = JSON.stringify(cellpace); }); return 'data:,'; }; \
+                  Object.defineProperty(navigator, 'clipboard', { value: undefined }); \
+                  setTimeout(() => document.getElementById('copy-markdown').click(), 60);";
+    let page = with_script(&page, script);
+    let file = browser.write("markdown", &page);
+    let dom = browser.dump("markdown", &format!("file://{}", file.display()), &[]);
+    let seen = browser.outcome("markdown", &dom, "data-cellpace=\"");
+    let words = seen["kept"].as_str().unwrap();
+    assert!(words.starts_with("# lte-driving: 4 controllers\n\nOn lte-driving "), "{words}");
+    assert!(words.contains("| Controller | Throughput"), "{words}");
+    assert!(words.contains("cellpace compare --cc verus"), "{words}");
 }

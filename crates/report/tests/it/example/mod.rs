@@ -1,5 +1,7 @@
 //! Made-up results for the tests of this crate, small and large.
 
+use std::collections::BTreeMap;
+
 use cellpace_base::{Random, Time};
 use cellpace_measure::{
     Figures, FlowEvents, FlowFigures, ProfileSample, Quantiles, Series, Summary,
@@ -174,6 +176,7 @@ fn run(cc: &str, mbps: f64, utilization: f64, delay: Summary, lost: u64, series:
         flows: 1,
         duration_s: 0.5,
         skip_s: 0.0,
+        path: BTreeMap::new(),
         figures: Figures {
             capacity_mbps: mbps / utilization,
             throughput_mbps: mbps,

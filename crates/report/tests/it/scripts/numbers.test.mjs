@@ -5,8 +5,8 @@ import test from "node:test";
 
 // The files of the page have no exports: they are one script.
 const source = (name) => readFileSync(new URL(`../../../assets/page/${name}`, import.meta.url), "utf8");
-const names = ["mean", "highest", "median", "brief", "seconds", "linearTicks", "logTicks", "block", "frontier", "quantileAt", "shareBelow", "jainOf", "merits", "csv", "figuresOfBins", "quantilesOfBins", "medianInterval", "viewText", "readView", "placeRange", "valueRange", "placing", "frameOf", "heatGrid", "heatTicks", "heatColour", "labelsWithRoom", "HEAT_COLOURS", "HEAT_LEVELS"];
-const page = new Function(`"use strict"; ${source("numbers.js")} ${source("plot.js")} ${source("axes.js")} ${source("still.js")} ${source("heatmap.js")}; return { ${names.join(", ")} };`)();
+const names = ["mean", "highest", "median", "brief", "seconds", "linearTicks", "logTicks", "block", "frontier", "quantileAt", "shareBelow", "jainOf", "merits", "ranks", "geometricMean", "csv", "figuresOfBins", "quantilesOfBins", "medianInterval", "viewText", "readView", "placeRange", "valueRange", "placing", "frameOf", "heatGrid", "heatTicks", "heatColour", "labelsWithRoom", "HEAT_COLOURS", "HEAT_LEVELS", "lookPlaces", "looksFor", "OWN_LOOKS"];
+const page = new Function(`"use strict"; ${source("numbers.js")} ${source("looks.js")} ${source("plot.js")} ${source("axes.js")} ${source("still.js")} ${source("heatmap.js")}; return { ${names.join(", ")} };`)();
 
 test("means, maxima and medians of nothing are nothing", () => {
   for (const name of ["mean", "highest", "median"]) assert.equal(page[name]([]), null);
@@ -60,6 +60,13 @@ test("Jain's index is 1 of equal values and 1/n of one alone", () => {
   assert.equal(page.jainOf([2, 2, 2]), 1);
   assert.equal(page.jainOf([4, 0, 0, 0]), 0.25);
   assert.equal(page.jainOf([]), null);
+});
+
+test("equal values share the mean of their ranks, and what is not known is last", () => {
+  assert.deepEqual(page.ranks([10, 1000, null, 100], false), [1, 3, 4, 2]);
+  assert.deepEqual(page.ranks([7, 9, 7, 1], true), [2.5, 1, 2.5, 4]);
+  assert.equal(+page.geometricMean([10, 1000]).toFixed(6), 100);
+  assert.deepEqual([page.geometricMean([10, null]), page.geometricMean([])], [null, null]);
 });
 
 test("merits run from the worst to the best", () => {
@@ -192,4 +199,22 @@ test("labels keep clear of each other", () => {
   assert.deepEqual(shown(1.5).slice(0, 3), ["0", "2", "4"]);
   assert.deepEqual(shown(12).slice(0, 3), ["0", "20", "40"]);
   assert.deepEqual(shown(1e9), ["0"]);
+});
+
+test("a controller has the same look wherever it stands", () => {
+  const place = (name, others) => page.lookPlaces([...others, name], 56).at(-1);
+  for (const [at, name] of page.OWN_LOOKS.entries()) {
+    assert.equal(page.lookPlaces([name], 56)[0], at);
+    assert.equal(place(`${name}:r=2,s=3`, ["mine", "other"]), at);
+    assert.equal(place(`${name} (new)`, page.OWN_LOOKS.filter((other) => other !== name)), at);
+  }
+});
+
+test("no two names on a page look alike, and names that nobody knows come in order", () => {
+  const names = ["verus:r=2", "verus:r=4", "x", "", "cubic", "VERUS", "bbr", "ünïcode"];
+  const places = page.lookPlaces(names, 56);
+  assert.equal(new Set(places).size, names.length);
+  assert.deepEqual([places[0], places[4], places[6]], [0, 2, 3]);
+  assert.deepEqual(page.lookPlaces(Array(100).fill("cubic"), 56).length, 100);
+  assert.deepEqual(page.looksFor(["cubic"], ["a", "b", "c", "d"]), ["c", "a", "b", "d"]);
 });
