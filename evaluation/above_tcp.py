@@ -25,7 +25,6 @@ WAYS = {
 
 # In the page; the book has all.
 SHOWN_LOSSES = ["0", "1"]
-SHOWN_RATES = ["100mbit"]
 
 
 def tables():
@@ -34,7 +33,7 @@ def tables():
     return {
         "web": web(document["web"]), "against-native": against_native(cells),
         "loss-above-tcp": lossy(document["loss"], SHOWN_LOSSES),
-        "cpu": cpu(document["cost"], SHOWN_RATES), "loopback": loopback(document["loopback"]),
+        "loopback": loopback(document["loopback"]),
         "sprout-above-tcp": sprout(document["sprout"]), **answers(document),
     }
 
@@ -44,16 +43,14 @@ def full_tables():
     document = json.loads((ROOT / "evaluation" / "alcc.json").read_text())
     return {"Fixed windows (figures 1 and 2 of the ALCC paper; 12 Mbit/s, above Cubic)": windows(document["cells"]),
             "Copa and another flow in one TCP connection through 40 Mbit/s": tunnels(document["tunnels"]),
-            "Random loss above TCP, Mbit/s": lossy(document["loss"]), "CPU time above TCP": cpu(document["cost"])}
+            "Random loss above TCP, Mbit/s": lossy(document["loss"])}
 
 
 def answers(document):
     """The figures of the first page."""
-    web_cells, cost = document["web"], document["cost"]
+    web_cells = document["web"]
     base, verus = web_cells["nginx/plain"], web_cells[f"nginx/{TEACHER}"]
     gate = ratios(document["cells"], "gate", "native")
-    plain = fmean(cost[f"100mbit/plain{again}"]["cpu_per_gb"] for again in ("", " again"))
-    driver = cost[f"100mbit/{TEACHER}, kernel driver"]["cpu_per_gb"]
     lossy = lambda way: f"{mean(document['loss'][f'--trace constant:12mbit/1/{way}'], 'throughput'):.1f}"
     return {
         "answer-nginx": f"{mean(base, 'p95') / mean(verus, 'p95'):.0f} times less delay at the 95th percentile, "
@@ -61,7 +58,6 @@ def answers(document):
         "answer-native": f"{within(gate, 'throughput')} of {len(gate)} cells within 2 % of native's throughput",
         "answer-loss": f"Cubic {lossy('cubic')} Mbit/s, Verus {lossy(f'{TEACHER}/kernel')} with the kernel driver, "
                        f"{lossy(f'{TEACHER}/gate')} without",
-        "answer-cost": f"{driver:.2f} CPU seconds per GB in place of {plain:.2f} at 100 Mbit/s (kernel driver)",
     }
 
 
@@ -170,16 +166,6 @@ def tunnels(runs):
         own, beside = name.split("/")
         rows.append([own, beside, f"{fmean(first):.1f}", f"{fmean(second):.1f}", f"{fmean(indices):.2f}"])
     return table(["Copa", "beside", "Copa's Mbit/s", "the other's", "Jain's index"], rows)
-
-
-def cpu(cells, rates=("100mbit", "10mbit")):
-    rows = []
-    for rate in rates:
-        for name, cell in cells.items():
-            if name.startswith(rate):
-                rows.append([rate, f"`{name.split('/')[1]}`", f"{cell['throughput']:.1f}", f"{cell['cpu_per_gb']:.2f}",
-                             f"{100 * cell['core']:.1f} %", f"{cell['own_per_gb']:.2f}"])
-    return table(["link", "controller", "Mbit/s", "s per GB", "of a core", "nginx alone, s per GB"], rows)
 
 
 def loopback(rates):

@@ -7,7 +7,7 @@ Every run has a network namespace and an emulated link of its own. Without `full
 minute per cell, with it twenty. With PARTs only those are measured anew, and put beside what
 OUT.json has of the others:
 
-    loopback, cost, tunnels, simulated, web, sprout, loss
+    loopback, tunnels, simulated, web, sprout, loss
     windows   windows that do not react
     cells     native, above TCP with the gate, and with the kernel driver, also with prompt acks
               (`--prompt-acks`) and with a receiver that delays no ack, and native with one that does;
@@ -364,37 +364,18 @@ http {{ access_log off; sendfile {sendfile}; client_body_temp_path {folder}/body
 WARM = 400 << 20
 
 
-def nginx(cc, options, seconds, size, driver, folder, sendfile="on", below="cubic"):
-    """nginx and curl, unmodified. CPU seconds are those of everything outside the link. What is sent of
-    the file is in memory before: to take memory costs more than to send."""
-    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, sendfile=sendfile))
+def nginx(cc, options, seconds, size, driver, folder):
+    """nginx and curl, unmodified. What is sent of the file is in memory before: to take memory costs more than to send."""
+    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, sendfile="on"))
     folder.chmod(0o755)
     with open(folder / "file", "wb") as file:
         file.truncate(size)
-    server = f"{SERVER} 9000 {below} {folder}/nginx.conf"
+    server = f"{SERVER} 9000 cubic {folder}/nginx.conf"
     warm = f"head -c {WARM} {folder}/file >/dev/null; "
     if cc:
         server = f"'{CELLPACE}' run --driver {driver} --cc {cc} --drain 1s --json $FLOWS -- {server}"
-    cpu = folder / "cpu"
-    own = "for p in $(pgrep -x nginx --ns $$ --nslist net); do cat /proc/$p/schedstat; done"
-    timed = (f"/usr/bin/env bash -c 'trap : TERM; {quoted(server)} & s=$!; wait $s; {own} >{folder}/own; "
-             f"kill $s; wait $s; times >{cpu}'")
-    client = f"while :; do curl -s -o /dev/null http://$CELLPACE_HOST:9000/file; done"
-    found = link(options, warm + timed, client, seconds, folder)
-    if found:
-        found["cpu"] = sum(seconds_of(word) for word in cpu.read_text().split()[2:4])
-        nanoseconds = [int(line.split()[0]) for line in (folder / "own").read_text().splitlines()]
-        found["own_cpu"] = sum(nanoseconds) / 1e9
-    return found
-
-
-def quoted(command):
-    return command.replace("'", "'\\''")
-
-
-def seconds_of(word):
-    minutes, seconds = word.rstrip("s").split("m")
-    return 60 * float(minutes) + float(seconds)
+    client = "while :; do curl -s -o /dev/null http://$CELLPACE_HOST:9000/file; done"
+    return link(options, warm + server, client, seconds, folder)
 
 
 def web(repeats):
@@ -404,6 +385,10 @@ def web(repeats):
              for driver, mark in (("gate", ""), ("kernel", ", kernel driver"))]
     return [(f"nginx/{name}", nginx, cc, path, SECONDS, 1 << 30, driver)
             for _ in range(repeats) for name, cc, driver in ways]
+
+
+def quoted(command):
+    return command.replace("'", "'\\''")
 
 
 TUNNEL = f"python3 {HERE}/alcc_tunnel.py"
@@ -431,33 +416,6 @@ def tunnel(first, second, seconds, folder):
         path = folder / which
         counts[which] = json.loads(path.read_text()) if path.exists() else []
     return found | counts
-
-
-def cost():
-    """CPU of the server's side, and of nginx in it, per GB at 100 Mbit/s, and of a core at 10 Mbit/s:
-    one at a time, and each again after all the others."""
-    found = {}
-    ways = [("plain", None, "gate"), ("verus:r=2", "verus:r=2", "gate"), ("copa", "copa", "gate"),
-            ("verus:r=2, kernel driver", "verus:r=2", "kernel"),
-            ("copa, kernel driver", "copa", "kernel"), ("mdi in the kernel", None, "mdi"),
-            ("plain again", None, "gate")]
-    seconds = 22
-    passes = [(rate, *way) for rate, times in (("100mbit", 2), ("10mbit", 1)) for _ in range(times) for way in ways]
-    for rate, name, cc, driver in passes:
-        with tempfile.TemporaryDirectory() as folder:
-            below = "cellpace_mdi" if driver == "mdi" else "cubic"
-            run = nginx(cc, f"--trace constant:{rate}", seconds, 1 << 32, driver, Path(folder), below=below)
-        run["gb"] = run["throughput"] * (seconds - 2) / 8e3
-        found.setdefault(f"{rate}/{name}", []).append(run)
-        print(rate, name, {key: run[key] for key in ("throughput", "cpu", "own_cpu")}, flush=True)
-    return {name: costs(runs, seconds) for name, runs in found.items()}
-
-
-def costs(runs, seconds):
-    total = lambda key: sum(run[key] for run in runs)
-    return {"runs": len(runs), "throughput": mean(runs, "throughput"), "cpu_s": total("cpu"), "gb": total("gb"),
-            "cpu_per_gb": total("cpu") / total("gb"), "own_per_gb": total("own_cpu") / total("gb"),
-            "core": total("cpu") / (seconds * len(runs))}
 
 
 def loopback():
@@ -523,15 +481,6 @@ def with_kernel_driver():
     return True
 
 
-def with_kernel_table(function):
-    """The same with the Markov table in the kernel, which runs without a controlling process."""
-    subprocess.run([CELLPACE, "kernel", "install", "--cc", "mdi"], check=True)
-    try:
-        return function()
-    finally:
-        subprocess.run([CELLPACE, "kernel", "remove", "--cc", "mdi"], check=False)
-
-
 def summaries(jobs, partial):
     return {name: summary(cell) for name, cell in many(jobs, partial).items()}
 
@@ -558,7 +507,7 @@ def simulated(repeats):
 # Parts whose cells are together under `cells` in OUT.json, and those beside which native has to be.
 AMONG_CELLS = ("windows", "cells", "others")
 BESIDE_NATIVE = ("others",)
-USE_KERNEL_DRIVER = ("loopback", "cost", "web", "cells", "loss")
+USE_KERNEL_DRIVER = ("loopback", "web", "cells", "loss")
 
 
 def options(words):
@@ -579,7 +528,7 @@ def main():
     words, repeats = options(sys.argv[3:])
     repeats = int(repeats or (20 if "full" in words else 3))
     few = max(repeats // 6, 1)
-    parts = {"loopback": lambda _: loopback(), "cost": lambda _: with_kernel_table(cost), "tunnels": tunnels,
+    parts = {"loopback": lambda _: loopback(), "tunnels": tunnels,
              "simulated": lambda _: simulated(repeats),
              "web": lambda partial: summaries(web(repeats), partial),
              "sprout": lambda partial: summaries(sprout(repeats), partial),

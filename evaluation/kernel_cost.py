@@ -1,15 +1,18 @@
-"""What congestion controls of the kernel cost a server: nginx under cubic, bbr and Pace in the kernel.
+"""What congestion controls of the kernel cost a server: nginx under cubic, bbr and Pace in the kernel; and what an operator
+plans with: nginx under each driver, with several controllers.
 
-    python3 evaluation/kernel_cost.py path/to/cellpace [--seconds S] [--pairs N] [--connections N,...] [--record]
+    python3 evaluation/kernel_cost.py path/to/cellpace [--seconds S] [--pairs N] [--connections N,...] [--only PART] [--record]
 
 Two network namespaces, whose devices segment; the controls take turns in each case, chosen by the
 sysctl of the server's namespace, and a figure is the ratio to cubic in the same turn: its geometric mean over all
 turns, with a 95 % confidence interval. Processor time is the busy time of the whole machine less the client's
 and, over `link`, less the emulator's. The machine must be idle.
 
-`--record` keeps the figures in evaluation/kernel_cost.json, of which a table of docs/validation/above-tcp.md is made.
+`--record` keeps the figures in evaluation/kernel_cost.json, of which tables of docs/validation/above-tcp.md and
+docs/operate.md are made. Parts: costs, watch, capacity.
 Needs root, nginx, wrk and curl."""
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -118,6 +121,29 @@ def watched(cellpace):
 WATCHED = 10_000
 
 
+# What an operator plans with: its name there, the control of the sockets below, and what starts the server.
+CAPACITY = [("nginx alone, CUBIC", "cubic", None), ("nginx alone, BBR", "bbr", None),
+            *((f"{cc} in the kernel", f"cellpace_{cc}", None) for cc in ("pace", "copa", "mdi")),
+            *((f"`run`, {driver}, {cc}", "cubic", ["run", "--driver", driver, "--cc", cc, "--quiet", "--drain", "1s", "--"])
+              for driver in ("kernel", "gate") for cc in ("pace", "verus", "copa", "bbr")),
+            *((f"`proxy`, {driver}, pace", "cubic", ["proxy", "--driver", driver, "--cc", "pace", "--quiet", "--drain", "1s"])
+              for driver in ("kernel", "gate"))]
+
+
+def capacity(options, serve):
+    """Of each way the processor seconds per GB of fifty transfers over the link, and microseconds per new connection of a
+    hundred clients: medians of the turns, in each of which all ways are measured."""
+    found = {name: [] for name, *_ in CAPACITY}
+    for _ in range(options.pairs):
+        for name, control, under in random.sample(CAPACITY, len(CAPACITY)):
+            choose(control)
+            with serve(under):
+                figures = download(options.cellpace)[1], requests("1kB", 100, True, options.seconds)[1]
+            found[name].append(figures)
+            print(name, "{:.2f} s/GB, {:.0f} us".format(*figures), flush=True)
+    return {name: [statistics.median(column) for column in zip(*turns)] for name, turns in found.items()}
+
+
 def ratio(values, bases):
     """Geometric mean of the ratios of pairs, with a 95 % confidence interval."""
     logs = [math.log(value / base) for value, base in zip(values, bases)]
@@ -183,7 +209,17 @@ def tables():
         return {}
     found = json.loads(RECORDED.read_text())
     rows = [shown(ours, bbr) for _, bbr, ours in zip(*[iter(found["costs"])] * len(CONTROLS))]
-    return {"kernel-cost": table(HEADER, rows), "kernel-watch": "{} sockets: {:.2f} %".format(*found["watch"])}
+    per_gb = {name: figures[0] for name, figures in found["capacity"].items()}
+    answer = "{:.2f} processor seconds per GB where CUBIC takes {:.2f} and BBR {:.2f} (Pace in the kernel)"
+    return {"kernel-cost": table(HEADER, rows), "kernel-watch": "{} sockets: {:.2f} %".format(*found["watch"]),
+            "capacity": capacity_table(found["capacity"]),
+            "answer-cost": answer.format(per_gb["pace in the kernel"], per_gb["nginx alone, CUBIC"], per_gb["nginx alone, BBR"])}
+
+
+def capacity_table(found):
+    # A Gbit/s is an eighth of a GB each second.
+    rows = [[name, f"{cost:.2f}", f"{cost / 8:.2f}", f"{new:.0f}"] for name, (cost, new) in found.items()]
+    return table(["", "s per GB", "cores per Gbit/s", "us per new connection"], rows)
 
 
 def main():
@@ -192,6 +228,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--connections", type=lambda text: [int(word) for word in text.split(",")], default=[1, 100, 4900])
+    parser.add_argument("--only", choices=["costs", "watch", "capacity"], action="append")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     missing = [program for program in ("nginx", "wrk", "curl", "ip") if not shutil.which(program)]
@@ -216,12 +253,48 @@ def outside():
 
 def inside(options):
     resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES))
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    wanted = options.only or ["costs", "watch", "capacity"]
+    with controllers(options.cellpace, ["pace", "copa", "mdi"] if "capacity" in wanted else ["pace"], "capacity" in wanted), \
+            client_network(), tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        for file, size in [(size.replace(" ", ""), count) for size, count in SIZES.items()] + [("file", FILE), ("big", BIG)]:
+            with open(folder / file, "wb") as sparse:
+                sparse.truncate(size)
+        serve = lambda under: server(options.cellpace, under, folder)
+        found = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
+        if "costs" in wanted or "watch" in wanted:
+            with serve(None):
+                found |= {"costs": measure(options)} if "costs" in wanted else {}
+                found |= {"watch": watched(options.cellpace)} if "watch" in wanted else {}
+            print("watch: {} sockets, {:.2f} % of a processor".format(*found["watch"]))
+        if "capacity" in wanted:
+            found["capacity"] = capacity(options, serve)
+            print(capacity_table(found["capacity"]))
+    if options.record:
+        write(RECORDED, json.dumps(found, indent=1) + "\n")
+
+
+QUIET = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+
+@contextlib.contextmanager
+def controllers(cellpace, names, driver):
+    """Congestion controls of ours, and the kernel driver, in the kernel meanwhile."""
+    with contextlib.ExitStack() as installed:
+        for words in [["--cc", name] for name in names] + ([[]] if driver else []):
+            everyone = ["--everyone"] if words else []
+            if subprocess.run([cellpace, "kernel", "install", *words, *everyone], **QUIET).returncode:
+                sys.exit(f"skipped: this kernel does not take it (cellpace kernel install {' '.join(words)} says why)")
+            now = ["--now"] if words else []
+            installed.callback(subprocess.run, [cellpace, "kernel", "remove", *words, *now], **QUIET, check=False)
+        yield
+
+
+@contextlib.contextmanager
+def client_network():
+    """A namespace for the client, and a pair of devices to it."""
     ip = lambda words: subprocess.run(["ip", *words.split()], check=True)
-    installed = subprocess.run([options.cellpace, "kernel", "install", "--cc", "pace", "--everyone"], **quiet)
-    if installed.returncode:
-        sys.exit("skipped: this kernel takes no controller (cellpace kernel install --cc pace says why)")
-    server = None
     ip(f"netns add {CLIENT}")
     try:
         ip("link set lo up")
@@ -232,26 +305,39 @@ def inside(options):
         ip(f"-n {CLIENT} link set cost1 up")
         subprocess.run(["ip", "netns", "exec", CLIENT, "sysctl", "-qw", "net.ipv4.ip_local_port_range=1024 65000",
                         "net.ipv4.tcp_tw_reuse=1"], check=True)
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            folder.chmod(0o755)
-            for file, size in [(size.replace(" ", ""), count) for size, count in SIZES.items()] + [("file", FILE), ("big", BIG)]:
-                with open(folder / file, "wb") as sparse:
-                    sparse.truncate(size)
-            (folder / "nginx.conf").write_text(NGINX.format(folder=folder, files=FILES, places=FILES - 100, port=PORT))
-            server = subprocess.Popen(["nginx", "-c", str(folder / "nginx.conf")], **quiet)
-            time.sleep(1)
-            found = {"costs": measure(options), "watch": watched(options.cellpace)}
-            print("watch: {} sockets, {:.2f} % of a processor".format(*found["watch"]))
+        yield
     finally:
-        if server:
-            # Not by force, which would leave the workers.
-            server.terminate()
-            server.wait(10)
         subprocess.run(["ip", "netns", "del", CLIENT], check=False)
-        subprocess.run([options.cellpace, "kernel", "remove", "--cc", "pace", "--now"], **quiet, check=False)
-    if options.record:
-        write(RECORDED, json.dumps(found, indent=1) + "\n")
+
+
+@contextlib.contextmanager
+def server(cellpace, under, folder):
+    """nginx at PORT; under a command of ours, or behind its proxy."""
+    proxied = under and under[0] == "proxy"
+    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, files=FILES, places=FILES - 100, port=PORT + 2 if proxied else PORT))
+    nginx = ["nginx", "-c", str(folder / "nginx.conf")]
+    commands = [[cellpace, *under, *nginx]] if under and not proxied else [nginx]
+    if proxied:
+        commands.append([cellpace, *under, "--listen", f"0.0.0.0:{PORT}", "--to", f"127.0.0.1:{PORT + 2}", "--max-connections", "4000"])
+    started = [subprocess.Popen(command, **QUIET) for command in commands]
+    try:
+        wait_for_port(time.monotonic() + 10)
+        yield
+    finally:
+        for process in reversed(started):
+            # Not by force, which would leave the workers.
+            process.terminate()
+            process.wait(20)
+
+
+def wait_for_port(until):
+    while True:
+        try:
+            return socket.create_connection((SERVER, PORT), timeout=1).close()
+        except OSError:
+            if time.monotonic() > until:
+                sys.exit("the server does not answer")
+            time.sleep(0.05)
 
 
 CLIENT = f"cost-{os.getpid()}"

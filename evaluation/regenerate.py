@@ -5,8 +5,8 @@ page that has them; the text around it is written by hand.
     python3 evaluation/regenerate.py path/to/cellpace [PART...]
 
 Parts: papers, attacks, quic (real time of evaluation/quic.json), requests (real time of evaluation/small_requests.json), readme, reading (docs/reading-results.md), originals, profiles, mdi, pace,
-parity, alcc, servers and many_flows (the last four of evaluation/parity.json, alcc.json, servers.json and
-many_flows.json, which real time has filled), recorded (profiles, by evaluation/recorded_profiles.py), scenarios. Without one, all.
+parity, alcc, servers, kernel, live_experiment and many_flows (the last six of evaluation/parity.json and its like, which real
+time has filled), recorded (profiles, by evaluation/recorded_profiles.py), scenarios. Without one, all.
 
 Real traces come from the folder CELLPACE_TRACES (Mahimahi format, <name>.down), the figures of the
 original programs from originals.json in CELLPACE_REFERENCE (default: the folder `reference` beside the
@@ -22,6 +22,7 @@ from pathlib import Path
 import above_tcp
 import attacks
 import kernel_cost
+import live_experiment
 import many_flows
 import mdi_evaluation
 import originals
@@ -74,6 +75,7 @@ PARTS = {
     "parity": (parity.tables, True),
     "servers": (servers.tables, True),
     "kernel": (kernel_cost.tables, kernel_cost.RECORDED.is_file()),
+    "live_experiment": (live_experiment.tables, live_experiment.RECORDED.is_file()),
     "alcc": (above_tcp.tables, True),
     "many_flows": (many_flows.tables, many_flows.RECORDED.is_file()),
     "papers": (papers, TRACES and PAPER_COUNTS.is_file()),

@@ -256,39 +256,7 @@ def tables():
 
     rows = [[group, way, *(cell(found[column]) for column in columns)]
             for (group, way), found in ranges.items() if any(set(one) != {(1.0, 1.0)} for one in found.values())]
-    return {
-        "servers": table(["", "way", *(f"{size}, {kind}" for size, kind in columns)], rows),
-        "capacity": capacity(),
-    }
-
-
-# Ways of the page for operators: what they are called there, and what they are in the figures of alcc.json (all over
-# packets of 1500 bytes) and in this file's (one of a hundred clients each, or the nearest number).
-CAPACITY = [
-    ("nginx alone", "100mbit/plain", ("nginx, tcp_nopush on", "plain")),
-    ("`run`, gate, Verus", "100mbit/verus:r=2", ("nginx, tcp_nopush on", "gate")),
-    ("`run`, gate, Copa", "100mbit/copa", None),
-    ("`run`, kernel driver, Verus", "100mbit/verus:r=2, kernel driver", ("nginx, tcp_nopush on", "kernel")),
-    ("`run`, kernel driver, Copa", "100mbit/copa, kernel driver", None),
-    ("`proxy`, gate, Verus", None, ("proxy", "gate")),
-    ("`proxy`, kernel driver, Verus", None, ("proxy", "kernel")),
-    ("haproxy", None, ("proxy", "haproxy")),
-]
-NEW = "1 kB, 1000 new each"
-
-
-def capacity():
-    """What an operator plans with: cores per Gbit/s, and microseconds of processor time per new connection."""
-    costs = json.loads((ROOT / "evaluation/alcc.json").read_text())["cost"]
-    new = {(group, way): f"{float(figures[2]):.0f}"
-           for group, case, way, *figures in json.loads(RECORDED.read_text()) if case == NEW}
-
-    def cores(name):
-        # A Gbit/s is an eighth of a GB each second.
-        return f"{costs[name]['cpu_per_gb'] / 8:.2f}" if name else "not measured"
-
-    rows = [[name, cores(cost), new[place] if place else "not measured"] for name, cost, place in CAPACITY]
-    return table(["", "cores per Gbit/s", "us per new connection"], rows)
+    return {"servers": table(["", "way", *(f"{size}, {kind}" for size, kind in columns)], rows)}
 
 
 def full_table():

@@ -56,10 +56,11 @@ docs() {
         return
     fi
     if [ "${1:-}" = kernel ]; then
-        # Twenty minutes of real time on an idle machine.
+        # Twenty minutes of real time on an idle machine, and four for each pair of `--only capacity`.
+        shift
         bpf; build
         packages nginx wrk curl
-        python3 evaluation/kernel_cost.py "$CELLPACE" --record
+        python3 evaluation/kernel_cost.py "$CELLPACE" --record "$@"
         python3 evaluation/regenerate.py "$CELLPACE" kernel
         return
     fi
@@ -74,6 +75,7 @@ docs() {
     fi
     build
     [ "${1:-}" != many_flows ] || python3 evaluation/many_flows.py "$CELLPACE" --record
+    [ "${1:-}" != live_experiment ] || { packages nginx && python3 evaluation/live_experiment.py "$CELLPACE"; }
     [ "${1:-}" != requests ] || python3 evaluation/small_requests.py "$CELLPACE"
     case "${1:-papers}" in papers) papers page -o "$CARGO_TARGET_DIR/papers" || [ $? = 3 ] ;; esac
     python3 evaluation/regenerate.py "$CELLPACE" "$@"
