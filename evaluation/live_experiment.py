@@ -48,31 +48,35 @@ cc = "pace"
 retransmitted = "5 points worse"
 goodput_p50 = "50 % worse"
 """
-SHOWN = {"rtt_p50": "RTT, p50", "queue_delay_p50": "queue delay, p50", "queue_delay_p95": "queue delay, p95", "first_byte_p50": "first byte, p50", "first_byte_p95": "first byte, p95",
+SHOWN = {"rtt_p50": "RTT, p50", "queue_delay_p50": "queue delay, p50", "queue_delay_p95": "queue delay, p95",
          "goodput_p50": "goodput, p50", "goodput_p5": "goodput, p5", "retransmitted": "sent again"}
 
 
 def tables():
     kept = json.loads(RECORDED.read_text())
-    return {"live-experiment": figures(kept), "answer-live-experiment": kept["sentence"]}
+    return {"live-experiment": figures(kept), "answer-live-experiment": sentence(kept)}
+
+
+def sentence(kept):
+    counts = " and ".join(f"{arm['connections']} connections in {arm['slots']} slots under {arm['arm']}" for arm in kept["arms"])
+    return f"{kept['sentence']} That is of {counts}."
 
 
 def figures(kept):
-    everything = next(group for group in kept["comparisons"][0]["groups"] if group["by"] == "all")
     rows = [[SHOWN[figure["figure"]], number(figure["control"]["value"], figure["unit"]), number(figure["arm"]["value"], figure["unit"]),
-             interval(figure)] for figure in everything["figures"] if figure["figure"] in SHOWN]
+             interval(figure)] for figure in kept["figures"] if figure["figure"] in SHOWN]
     return table(["", "BBR", "Pace", "difference, 95 %"], rows)
 
 
 def number(value, unit):
-    return f"{value:.3g} {unit}"
+    return f"{value:.2g} {unit}" if value < 1 else f"{value:.3g} {unit}"
 
 
 def interval(figure):
-    found = figure["relative"] or figure["difference"]
-    unit = "%" if figure["relative"] else figure["unit"]
+    share = figure["relative"]
+    found, unit = (share, "%") if share else (figure["difference"], "points" if figure["unit"] == "%" else figure["unit"])
     low, high = found["interval"]
-    return f"{found['value']:+.0f} {unit} ({low:+.0f} to {high:+.0f})" if unit == "%" else f"{found['value']:+.2g} {unit} ({low:+.2g} to {high:+.2g})"
+    return f"{found['value']:+.3g} {unit} ({low:+.3g} to {high:+.3g})"
 
 
 # The clients, inside of the link --------------------------------------------------------------------------
@@ -130,8 +134,10 @@ def measure(seconds):
             if done.poll() is None:
                 os.killpg(done.pid, signal.SIGKILL)
         found = json.loads(call("report", folder / "log.jsonl", "--json", "-"))
-        print(call("report", folder / "log.jsonl", "--text"))
-    write(RECORDED, json.dumps(found) + "\n")
+        # The sentence stands last.
+        sentence = call("report", folder / "log.jsonl", "--text").strip().splitlines()[-1]
+    everything = next(group for group in found["comparisons"][0]["groups"] if group["by"] == "all")
+    write(RECORDED, json.dumps({"sentence": sentence, "arms": found["arms"], "figures": everything["figures"]}, indent=1) + "\n")
 
 
 def main():
