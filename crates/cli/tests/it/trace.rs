@@ -481,8 +481,8 @@ fn fit_writes_a_profile_that_reads_and_generates() {
 /// A table of a minute with a column of each: two rates, two RTTs, losses in turn.
 fn joint() -> String {
     let line = |second: u32| {
-        let (rate, rtt) = if second / 20 % 2 == 0 { (12, 30) } else { (24, 50) };
-        format!("{second},{rate},{rtt},{}\n", if second % 5 == 0 { "10%" } else { "0%" })
+        let (rate, rtt) = if (second / 20).is_multiple_of(2) { (12, 30) } else { (24, 50) };
+        format!("{second},{rate},{rtt},{}\n", if second.is_multiple_of(5) { "10%" } else { "0%" })
     };
     "time_s,mbps,rtt_ms,loss\n".to_owned() + &(0..60).map(line).collect::<String>()
 }

@@ -111,7 +111,7 @@ impl<'de> Visitor<'de> for Part<'_> {
                 (Self::File(flows), "traces") => map.next_value_seed(Part::Traces(flows))?,
                 (Self::Trace(trace), "events") => map.next_value_seed(Part::Events(trace))?,
                 (Self::Trace(trace), key) => {
-                    trace.describe(key, &map.next_value_seed(Kept::all())?)
+                    trace.describe(key, &map.next_value_seed(Kept::all())?);
                 }
                 _ => {
                     map.next_value::<IgnoredAny>()?;
