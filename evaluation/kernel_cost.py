@@ -286,7 +286,8 @@ def controllers(cellpace, names, driver):
             everyone = ["--everyone"] if words else []
             if subprocess.run([cellpace, "kernel", "install", *words, *everyone], **QUIET).returncode:
                 sys.exit(f"skipped: this kernel does not take it (cellpace kernel install {' '.join(words)} says why)")
-            now = ["--now"] if words else []
+            # Markov tables have no `--now`.
+            now = ["--now"] if words and words[-1] != "mdi" else []
             installed.callback(subprocess.run, [cellpace, "kernel", "remove", *words, *now], **QUIET, check=False)
         yield
 

@@ -191,7 +191,10 @@ fn section(
 ) -> Section {
     let [a, b] = &sides.labels;
     let counts = match sides.are_paired {
-        true => format!("{} pairs under the same conditions", values[0]),
+        true => match values[0] {
+            1 => "1 pair under the same conditions".to_owned(),
+            pairs => format!("{pairs} pairs under the same conditions"),
+        },
         false => format!("{} of {a}, {} of {b}", values[0], values[1]),
     };
     let noun = sides.of[..1].to_uppercase() + &sides.of[1..];

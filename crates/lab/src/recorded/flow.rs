@@ -171,7 +171,11 @@ mod tests {
         }
         assert!(flow.bins.len() <= MAX_BINS);
         assert_eq!(flow.bytes(), 1e6);
-        assert_eq!(flow.bins[0].rtt.0 / f64::from(flow.bins[0].rtt.1), 15.5, "a mean of 32 s");
+        assert_eq!(
+            flow.bins[0].rtt.0 / f64::from(flow.bins[0].rtt.1),
+            16.0,
+            "33 in a bin of 2^15 ms"
+        );
         assert!(flow.add(f64::NAN, Sample::Lost(1.0)).is_ok(), "counts as at the beginning");
         assert!(flow.add(1e15, Sample::Lost(1.0)).unwrap_err().contains("more than a year"));
     }

@@ -43,6 +43,8 @@ const QUEUES: &[(&str, u64, usize)] = &[
     ("dualpi2:alpha=0,beta=0,protection=100%", u64::MAX, 10_000),
     ("fq", u64::MAX, 1000),
     ("fq:limit=20kB,quantum=64B", 20_000, usize::MAX),
+    ("policer", 2_000_000, usize::MAX),
+    ("policer:rate=1mbit,burst=3kB,limit=20kB", 20_000, usize::MAX),
 ];
 
 #[derive(Debug, Clone)]
