@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use cellpace_cc::ControllerSpec;
 
 use cellpace_experiment::{
-    Arm, Assigner, ConnectionRecord, Experiment, ExperimentEntry, ExperimentLine, Figure,
+    Arm, AssignBy, Assigner, ConnectionRecord, Experiment, ExperimentEntry, ExperimentLine, Figure,
     FigureKind, Guard, GuardLook,
 };
 use cellpace_live::{MetricFamily, MetricKind, MoreMetrics, metric_family};
@@ -143,6 +143,17 @@ fn has_several_controllers(experiment: &Experiment) -> bool {
 }
 
 impl ReadExperiment {
+    /// Refuses other assignments than that of slots: the kernel gives all connections of a time one arm.
+    pub(crate) fn check_slots_of_time(&self) -> Result<(), CommandError> {
+        if self.experiment.assign == AssignBy::Time {
+            return Ok(());
+        }
+        Err(CommandError::usage(format!(
+            "{}: assign: `attach` draws for slots of time alone: assign = \"time\"",
+            self.file.display()
+        )))
+    }
+
     /// What connections get; `options` says how those of an arm with this controller are controlled.
     pub(crate) fn trial(
         &self,

@@ -57,6 +57,8 @@ enum { AF_INET = 2, AF_INET6 = 10, IPPROTO_TCP = 6, TCP_CONGESTION = 13 };
 
 /* What crates/run holds at most. */
 #define MAX_RANGES 64
+/* Arms of an experiment, as attach.rs has it. */
+#define MAX_ARMS 16
 /* RFC 6928 section 2: until the daemon has said more. */
 #define INITIAL_WINDOW 10
 /* Bytes of announcements: of 16 384 connections that the daemon has not looked at. */
@@ -71,14 +73,15 @@ struct ranges {
 	struct range range[MAX_RANGES];
 };
 
-/* Written by the loader. */
+/* What connections get: written by the loader. */
 struct rules {
-	char name[16]; /* of the congestion control */
+	char name[16]; /* of the congestion control; none: it stays as it is */
 	u64 owner; /* of the daemon's slot */
 	u32 slot;
 	struct ranges accepted; /* by local port */
 	struct ranges opened; /* by the peer's port */
 	u32 native; /* the congestion control is the controller */
+	u32 share; /* of 2^32 connections, so many less one are wanted */
 };
 
 /* What was not put under control, and why. */
@@ -98,19 +101,28 @@ struct announcement {
 	u32 mss; /* bytes of payload in a full packet */
 	u16 header; /* bytes of TCP's header with the options of every packet */
 	u8 opened;
-	u8 reserved[5];
+	u8 arm;
+	u8 reserved[4];
 };
 
-_Static_assert(sizeof(struct rules) == 552, "as in attach.rs");
+_Static_assert(sizeof(struct rules) == 560, "as in attach.rs");
 _Static_assert(sizeof(struct missed) == 24, "as in attach.rs");
 _Static_assert(sizeof(struct announcement) == 64, "as in attach.rs");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, MAX_ARMS);
 	__type(key, u32);
 	__type(value, struct rules);
 } rules SEC(".maps");
+
+/* Which of them new connections get: the loader changes it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u32);
+} chosen SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -209,6 +221,8 @@ static inline bool give(struct bpf_sock_ops *ctx, struct rules *rules, struct mi
 		.slot = rules->slot,
 	};
 
+	if (!rules->name[0])
+		return true;
 	if (!rules->native && bpf_map_lookup_elem(&controls, &cookie))
 		return false;
 	if (!rules->native && bpf_map_update_elem(&controls, &cookie, &control, BPF_NOEXIST)) {
@@ -230,11 +244,17 @@ int attach(struct bpf_sock_ops *ctx)
 	struct missed *count;
 	struct rules *rule;
 	u64 cookie;
+	u32 *arm;
 	u32 zero = 0;
 
-	rule = bpf_map_lookup_elem(&rules, &zero);
+	arm = bpf_map_lookup_elem(&chosen, &zero);
+	if (!arm)
+		return 1;
+	rule = bpf_map_lookup_elem(&rules, arm);
 	count = bpf_map_lookup_elem(&missed, &zero);
 	if (!rule || !count || !wanted(ctx, rule))
+		return 1;
+	if (rule->share != ~0u && bpf_get_prandom_u32() >= rule->share)
 		return 1;
 	/* The room first: a socket that the daemon does not know would keep its first window. */
 	told = bpf_ringbuf_reserve(&announcements, sizeof(*told), 0);
@@ -244,6 +264,7 @@ int attach(struct bpf_sock_ops *ctx)
 	}
 	cookie = bpf_get_socket_cookie(ctx);
 	describe(ctx, told, cookie);
+	told->arm = (u8)*arm;
 	if (give(ctx, rule, count, cookie))
 		bpf_ringbuf_submit(told, 0);
 	else

@@ -62,6 +62,8 @@ struct Recording {
     samples: TcpSamples,
     next: Instant,
     every: Duration,
+    /// The kernel did not find it.
+    is_missing: bool,
 }
 
 impl Recorder {
@@ -98,7 +100,15 @@ impl Recorder {
             return;
         }
         let (since, samples) = (Instant::now(), TcpSamples::default());
-        let recording = Recording { socket, part, since, samples, next: since + LOOK, every: LOOK };
+        let recording = Recording {
+            socket,
+            part,
+            since,
+            samples,
+            next: since + LOOK,
+            every: LOOK,
+            is_missing: false,
+        };
         self.shared.open().insert(socket.cookie, recording);
     }
 
@@ -176,8 +186,13 @@ impl Recordings {
                     drop(open);
                     gone.into_iter().for_each(|recording| self.report(recording, false));
                 }
-                // Its last figures are about to come.
-                None => {}
+                // Its last figures are about to come, unless it is of another network namespace.
+                None => {
+                    let known = open.get_mut(&name.cookie);
+                    if known.is_some_and(|one| std::mem::replace(&mut one.is_missing, true)) {
+                        open.remove(&name.cookie);
+                    }
+                }
             }
         }
     }

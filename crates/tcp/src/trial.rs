@@ -69,13 +69,17 @@ pub struct TrialPart {
 }
 
 impl Trial {
+    /// What each arm of an experiment is.
+    pub fn treatments(&self) -> &[Treatment] {
+        match self {
+            Self::Experiment { arms, .. } => arms,
+            Self::ShareOf(_) => &[],
+        }
+    }
+
     /// How the arms are controlled that are under a controller.
     pub fn controls(&self) -> impl Iterator<Item = &ControlOptions> {
-        let arms = match self {
-            Self::Experiment { arms, .. } => arms.as_slice(),
-            Self::ShareOf(_) => &[],
-        };
-        arms.iter().filter_map(|arm| match arm {
+        self.treatments().iter().filter_map(|arm| match arm {
             Treatment::Controlled(options) => Some(&**options),
             Treatment::Plain(_) => None,
         })

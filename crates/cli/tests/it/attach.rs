@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::program;
 use crate::program::dashboard::{Dashboard, Events};
 use crate::program::guinea::connect;
 use crate::program::{Folder, measured::measured};
+use cellpace_experiment::{Assigner, Experiment, ExperimentRecords};
 use cellpace_kernel::remove;
 use serde_json::Value;
 
@@ -223,6 +224,81 @@ fn a_static_program_is_left_to_the_controller_in_the_kernel() {
     assert_eq!(flow["driver"], "native");
     assert_eq!(flow["tcp_cc"], format!("{}_pace", place.name));
     assert_eq!((&flow["acked_bytes"], &flow["outcome"]), (&3_000_000.into(), &"finished".into()));
+}
+
+/// Thirty short downloads.
+const MANY: &str =
+    "for i in $(seq 30); do cat </dev/tcp/$CELLPACE_HOST/9000 >/dev/null; sleep 0.15; done";
+
+/// An experiment of slots of a second, of which four in a row have both arms.
+fn slots_with_both_arms() -> (String, Assigner) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    (0..1000)
+        .find_map(|seed| {
+            let text = format!(
+                "[experiment]\nname = \"e\"\nsecret = \"0123456789abcdef\"\nslot = \"1s\"\nseed = {seed}\n\
+                 [[arm]]\nname = \"reno\"\ntcp = \"reno\"\n[[arm]]\nname = \"copa\"\ncc = \"copa\"\n"
+            );
+            let assigner = Assigner::new(Experiment::read(&text, |_| Ok(())).unwrap());
+            let arm = |slot| {
+                let at = now + Duration::from_secs(slot);
+                assigner.assign(at, [127, 0, 0, 1].into(), &[]).arm
+            };
+            let arms: Vec<_> = (0..60).map(arm).collect();
+            let both = arms.windows(4).all(|four| four.iter().any(|arm| *arm != four[0]));
+            both.then_some((text, assigner))
+        })
+        .unwrap()
+}
+
+#[test]
+fn connections_of_a_static_program_are_recorded_by_the_arms_of_their_slots() {
+    let Some(place) = Place::new(10_000) else { return };
+    let (text, assigner) = slots_with_both_arms();
+    place.folder.write("e.toml", text);
+    let options = "--driver kernel --experiment e.toml --experiment-log e.jsonl";
+    let attach = format!("--cgroup '{}' {options}", place.cgroup.display());
+    let said = place.over_link(&attach, "--trace constant:100mbit --rtt 5ms", MANY);
+    assert_eq!(place.text("code").trim(), "0", "{said}");
+    let records = ExperimentRecords::read(&place.text("e.jsonl")).unwrap().connections;
+    for (arm, driver) in [(0, "plain"), (1, "kernel")] {
+        let name = &assigner.experiment().arms[arm].name;
+        let of_arm: Vec<_> = records.iter().filter(|record| record.arm == *name).collect();
+        assert!(!of_arm.is_empty(), "{name} of {}: {said}", records.len());
+        for record in of_arm {
+            let start = Duration::from_secs_f64(record.start_s);
+            let drawn = assigner.assign(start, [127, 0, 0, 1].into(), &[]);
+            assert_eq!((drawn.arm, drawn.slot), (Some(arm), record.slot), "{record:?}");
+            assert_eq!(
+                (record.driver.as_str(), record.acked_bytes),
+                (driver, 10_000),
+                "{record:?}"
+            );
+            assert_eq!(record.outcome, "finished", "{record:?}");
+        }
+    }
+    let under: usize = records.iter().filter(|record| record.arm == "copa").count();
+    assert!(place.flows().len() >= under, "what is under the controller is told of");
+}
+
+#[test]
+fn a_share_of_connections_is_attached_and_the_others_stay_plain() {
+    let Some(place) = Place::new(10_000) else { return };
+    let attach = format!("--cgroup '{}' --driver kernel --share-of 50%", place.cgroup.display());
+    let said = place.over_link(&attach, "--trace constant:100mbit --rtt 5ms", MANY);
+    let count = place.flows().len();
+    // Thirty coins show fewer heads than three, or more than 27, once in a million times.
+    assert!((3..=27).contains(&count), "{count}: {said}");
+}
+
+#[test]
+fn arms_of_attach_are_those_of_slots() {
+    let folder = Folder::new();
+    let head = "[experiment]\nname = \"e\"\nsecret = \"0123456789abcdef\"\nassign = \"client\"\n";
+    folder.write("e.toml", format!("{head}[[arm]]\nname = \"a\"\n[[arm]]\nname = \"b\"\n"));
+    folder
+        .run("attach --in 80 --experiment e.toml --experiment-log e.jsonl")
+        .complains(2, "e.toml: assign: `attach` draws for slots of time alone");
 }
 
 #[test]

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cellpace_kernel::attach::{Announced, AttachError, AttachOptions, Attachment, Missed};
+use cellpace_kernel::attach::{
+    Announced, AttachArm, AttachError, AttachOptions, Attachment, Missed,
+};
 use cellpace_kernel::install::{self, InstallError, install};
 use cellpace_kernel::{Kernel, KernelError, KernelRecord, RecordKind, cgroup, pins, remove};
 use nix::sched::{CloneFlags, unshare};
@@ -65,12 +67,13 @@ impl Place {
     }
 
     fn attach(&self, kernel: &Kernel) -> Attachment {
-        let options = AttachOptions {
-            name: &self.name,
-            slot: Some((kernel.slot() as u32, kernel.owner())),
-            accepted: &[(NAMED, NAMED), RANGE],
-            opened: &[(OPENED, OPENED)],
-        };
+        let slot = Some((kernel.slot() as u32, kernel.owner()));
+        self.attach_arms(&[AttachArm { name: &self.name, slot }], 1.0)
+    }
+
+    fn attach_arms(&self, arms: &[AttachArm<'_>], share: f64) -> Attachment {
+        let (accepted, opened) = (&[(NAMED, NAMED), RANGE], &[(OPENED, OPENED)]);
+        let options = AttachOptions { arms, share, accepted, opened };
         Attachment::new(&self.cgroup, &options).unwrap()
     }
 
@@ -365,15 +368,15 @@ fn connections_that_nobody_reads_of_stay_plain_and_are_counted() {
 
 #[test]
 fn without_a_driver_or_a_cgroup_nothing_is_attached() {
-    let options =
-        |name| AttachOptions { name, slot: Some((0, 1)), accepted: &[(1, 1)], opened: &[] };
-    let error = Attachment::new(Path::new("/proc"), &options("cp_nobody")).unwrap_err();
+    let arms = &[AttachArm { name: "cp_nobody", slot: Some((0, 1)) }];
+    let options = AttachOptions { arms, share: 1.0, accepted: &[(1, 1)], opened: &[] };
+    let error = Attachment::new(Path::new("/proc"), &options).unwrap_err();
     assert!(matches!(error, AttachError::Cgroup(_)), "{error}");
     let Ok(root) = cgroup::root() else {
         cellpace_testing::skip("no cgroups of version 2");
         return;
     };
-    let error = Attachment::new(&root, &options("cp_nobody")).unwrap_err();
+    let error = Attachment::new(&root, &options).unwrap_err();
     assert!(matches!(error, AttachError::Driver(KernelError::NotInstalled)), "{error}");
 }
 
