@@ -131,16 +131,18 @@ CAPACITY = [("nginx alone, CUBIC", "cubic", None), ("nginx alone, BBR", "bbr", N
 
 
 def capacity(options, serve):
-    """Of each way the processor seconds per GB of fifty transfers over the link, and microseconds per new connection of a
-    hundred clients: medians of the turns, in each of which all ways are measured."""
+    """Of each way the server's own processor seconds per GB of fifty transfers over the link, and microseconds of the whole machine
+    per new connection of a hundred clients: medians of the turns, in each of which all ways are measured."""
     found = {name: [] for name, *_ in CAPACITY}
     for _ in range(options.pairs):
         for name, control, under in random.sample(CAPACITY, len(CAPACITY)):
             choose(control)
+            with serve(under) as spent:
+                download(options.cellpace)
             with serve(under):
-                figures = download(options.cellpace)[1], requests("1kB", 100, True, options.seconds)[1]
-            found[name].append(figures)
-            print(name, "{:.2f} s/GB, {:.0f} us".format(*figures), flush=True)
+                new = requests("1kB", 100, True, options.seconds)[1]
+            found[name].append((sum(spent) / (CLIENTS * FILE / 1e9), new))
+            print(name, "{:.2f} s/GB, {:.0f} us".format(*found[name][-1]), flush=True)
     return {name: [statistics.median(column) for column in zip(*turns)] for name, turns in found.items()}
 
 
@@ -313,7 +315,9 @@ def client_network():
 
 @contextlib.contextmanager
 def server(cellpace, under, folder):
-    """nginx at PORT; under a command of ours, or behind its proxy."""
+    """nginx at PORT; under a command of ours, or behind its proxy. At the end the list has the processor seconds of each, of user
+    and system; what the kernel does when packets arrive is in none."""
+    spent = []
     proxied = under and under[0] == "proxy"
     (folder / "nginx.conf").write_text(NGINX.format(folder=folder, files=FILES, places=FILES - 100, port=PORT + 2 if proxied else PORT))
     nginx = ["nginx", "-c", str(folder / "nginx.conf")]
@@ -323,12 +327,13 @@ def server(cellpace, under, folder):
     started = [subprocess.Popen(command, **QUIET) for command in commands]
     try:
         wait_for_port(time.monotonic() + 10)
-        yield
+        yield spent
     finally:
         for process in reversed(started):
             # Not by force, which would leave the workers.
             process.terminate()
-            process.wait(20)
+            _, process.returncode, usage = os.wait4(process.pid, 0)
+            spent.append(usage.ru_utime + usage.ru_stime)
 
 
 def wait_for_port(until):
