@@ -14,7 +14,6 @@ delay stays the same. Parameters differ from trace to trace along it, Pace's nev
 import html
 import json
 import sys
-from pathlib import Path
 
 from program import ROOT, TRACES, compare, table
 

@@ -20,6 +20,7 @@ import random
 import re
 import resource
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -236,6 +237,8 @@ def main():
     missing = [program for program in ("nginx", "wrk", "curl", "ip") if not shutil.which(program)]
     if os.geteuid() != 0 or missing:
         sys.exit(f"skipped: needs root and {', '.join(missing) or 'nothing else'}")
+    # Ends by what takes everything out of the kernel again.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if os.environ.get("CELLPACE_COST") != "inside":
         sys.exit(outside())
     inside(options)
@@ -331,9 +334,16 @@ def server(cellpace, under, folder):
     finally:
         for process in reversed(started):
             # Not by force, which would leave the workers.
+            before = of_children()
             process.terminate()
-            _, process.returncode, usage = os.wait4(process.pid, 0)
-            spent.append(usage.ru_utime + usage.ru_stime)
+            process.wait(20)
+            spent.append(of_children() - before)
+
+
+def of_children():
+    """Processor seconds of all children that were waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def wait_for_port(until):

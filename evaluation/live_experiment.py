@@ -148,6 +148,8 @@ def main():
     parser.add_argument("--minutes", type=float, default=30)
     if os.geteuid() != 0:
         sys.exit("this takes root, for `cellpace link`")
+    # Ends by what ends the processes.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     measure(parser.parse_args().minutes * 60)
 
 

@@ -1,10 +1,9 @@
 """What a packet and a flow cost the simulator with one flow and with very many: microseconds of CPU time per packet (those that
-were lost, too), and peak memory; and Pace beside Copa in turns. Usage: python3 evaluation/many_flows.py path/to/cellpace [--record]
-[--pairs] [CC...]
+were lost, too), and peak memory. Usage: python3 evaluation/many_flows.py path/to/cellpace [--record] [CC...]
 
 Flows of one controller share a link of 2 Mbit/s each, at least 100 Mbit/s in all, with a round trip of 40 ms and a queue of as much.
 All runs have about the same number of packets, so that more flows run for a shorter time. `--record` keeps the figures in
-evaluation/many_flows.json, of which tables of docs/validation/above-tcp.md are made; `--pairs` measures the turns alone.
+evaluation/many_flows.json, of which a table of docs/validation/above-tcp.md is made.
 """
 import argparse
 import json
@@ -12,7 +11,6 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
-from statistics import median
 
 from program import ROOT, table, write
 
@@ -23,10 +21,6 @@ CONTROLLERS = ["cubic", "newreno", "bic", "westwood", "vegas", "ledbat", "c2tcp"
 SHOWN = ["cubic", "verus", "copa", "pace", "bbr", "sprout"]
 FLOWS = [1, 100, 1000, 10_000]
 PACKETS = 5_000_000
-# What else runs on the machine meets both of a pair.
-PAIR = ("pace", "copa")
-PAIRS = 9
-PAIR_FLOWS = [1, 100]
 
 
 def measure(cellpace, cc, flows):
@@ -61,21 +55,6 @@ def rows(found):
     return lines
 
 
-def in_turns(cellpace):
-    """Microseconds per packet of both controllers, one after the other, by the number of flows."""
-    return {str(flows): [[round(measure(cellpace, cc, flows)[0], 4) for cc in PAIR] for _ in range(PAIRS)] for flows in PAIR_FLOWS}
-
-
-def pair_rows(pairs):
-    """By the number of flows: the medians of both, and of what the first costs of the second in each pair."""
-    lines = []
-    for flows, costs in pairs.items():
-        ratios = sorted(ours / theirs for ours, theirs in costs)
-        medians = [f"{median(side):.2f}" for side in zip(*costs)]
-        lines.append([thousands(flows), *medians, f"{median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"])
-    return lines
-
-
 def thousands(flows):
     return f"{int(flows):,}".replace(",", " ")
 
@@ -96,21 +75,14 @@ def main():
     parser.add_argument("cellpace", type=lambda path: str(Path(path).resolve()))
     parser.add_argument("cc", nargs="*", default=CONTROLLERS)
     parser.add_argument("--record", action="store_true")
-    parser.add_argument("--pairs", action="store_true")
     options = parser.parse_args()
     found = {}
-    if options.pairs:
-        found, options.cc = json.loads(RECORDED.read_text())["controllers"], []
     print("us per packet (beside one flow), by the number of flows:", *FLOWS, "- kB a flow", flush=True)
     for cc in options.cc:
         found[cc] = {str(flows): measure(options.cellpace, cc, flows) for flows in FLOWS}
         print(*rows({cc: found[cc]})[0], flush=True)
-    print("in turns, us per packet: flows,", *PAIR, "- of it", flush=True)
-    pairs = in_turns(options.cellpace)
-    for line in pair_rows(pairs):
-        print(*line, flush=True)
     if options.record:
-        write(RECORDED, json.dumps({"controllers": found, "pairs": pairs}, indent=1) + "\n")
+        write(RECORDED, json.dumps({"controllers": found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

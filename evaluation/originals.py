@@ -1,10 +1,9 @@
 """The tables of docs/validation/originals.md: controllers beside the original programs, and the Verus paper's claim."""
 import json
 import os
-import subprocess
 from pathlib import Path
 
-from program import ROOT, TRACES, by_cell, real, simulate, table
+from program import TRACES, by_cell, real, simulate, table
 
 REFERENCE = Path(os.environ.get("CELLPACE_REFERENCE") or Path(TRACES or "").parent / "reference") / "originals.json"
 

@@ -1,12 +1,13 @@
 //! One run, watched closely: beside its figures when packets arrive and what a controller has learnt.
 
+use std::sync::Arc;
+
 use cellpace_base::{Span, Time};
-use cellpace_lab::{Run, Scenario, WorkClock, shown_name, simulate, trace_files};
-use cellpace_measure::TransferSummary;
+use cellpace_lab::{PlannedRun, Scenario, StackSpec, WorkClock, shown_name, simulate, trace_files};
 use cellpace_path::{Fate, PacketRecord};
 use cellpace_sim::{FlowView, Observer, Outcome};
 use pyo3::prelude::*;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::error::{Failure, without_python};
 use crate::results::integers;
@@ -77,7 +78,7 @@ pub(crate) fn observe(py: Python<'_>, wish: Observing) -> PyResult<Observed> {
         let outcome = simulate(&scenario, &mut watch, &WorkClock::default());
         let outcome = outcome.map_err(|error| refused(&error))?;
         let outcome = outcome.ok_or_else(|| Failure::Refused("the run was stopped".to_owned()))?;
-        let run = document(&scenario, outcome, wish.series).map_err(|error| refused(&error))?;
+        let run = document(scenario, outcome, wish.series).map_err(|error| refused(&error))?;
         Ok((run, watch))
     })?;
     watch.arrivals.sort_unstable();
@@ -90,32 +91,22 @@ pub(crate) fn observe(py: Python<'_>, wish: Observing) -> PyResult<Observed> {
 /// The run as `cellpace sim --json` writes it, with what is asked of single runs only: packets sent
 /// again, and the base RTT of each flow.
 fn document(
-    scenario: &Scenario,
+    scenario: Scenario,
     outcome: Outcome,
     keeps_series: bool,
 ) -> Result<String, serde_json::Error> {
-    let run = Run {
+    let retransmissions = json!(outcome.retransmissions);
+    let run = PlannedRun {
         cc: scenario.flow_names(),
         trace: shown_name(&scenario.trace().to_string()),
         seed: scenario.seed,
-        rtt_ms: scenario.base_rtt().as_millis_f64(),
-        queue: scenario.link.down.queue.to_string(),
-        loss: scenario.link.down.loss.mean_until(scenario.duration),
-        flows: scenario.flows.len(),
-        duration_s: scenario.duration.as_secs_f64(),
-        skip_s: scenario.skip.as_secs_f64(),
-        figures: outcome.figures,
-        wall_s: None,
-        series: keeps_series.then_some(outcome.series),
-        transfer_summary: TransferSummary::per_cc(&outcome.transfers),
-        real_time: None,
-        path: std::collections::BTreeMap::new(),
-        transfers: outcome.transfers,
+        scenario: Arc::new(scenario),
+        stack: StackSpec::default(),
     };
-    let mut document: Value = serde_json::to_value(run)?;
-    document["retransmissions"] = json!(outcome.retransmissions);
-    for (at, flow) in scenario.flows.iter().enumerate() {
-        let rtt = flow.rtt.unwrap_or_else(|| scenario.base_rtt());
+    let mut document = serde_json::to_value(run.result(outcome, keeps_series))?;
+    document["retransmissions"] = retransmissions;
+    for (at, flow) in run.scenario.flows.iter().enumerate() {
+        let rtt = flow.rtt.unwrap_or_else(|| run.scenario.base_rtt());
         document["per_flow"][at]["rtt_ms"] = json!(rtt.as_millis_f64());
     }
     Ok(document.to_string())

@@ -131,10 +131,7 @@ fn connections_of_all_arms_are_measured_alike() {
     let records = files.records();
     assert_eq!(records.name, "copa");
     for (arm, driver) in [("reno", "plain"), ("copa", "gate"), ("plain", "plain")] {
-        let of_arm: Vec<&ConnectionRecord> =
-            records.connections.iter().filter(|record| record.arm == arm).collect();
-        assert!((1..40).contains(&of_arm.len()), "{arm}: {}", of_arm.len());
-        for record in of_arm {
+        for record in of_arm(&records, arm) {
             assert_eq!((record.driver.as_str(), record.outcome.as_str()), (driver, "finished"));
             assert_eq!((record.acked_bytes, record.received_bytes), (12, 12), "{record:?}");
             assert_eq!((record.tcp_sent_bytes, record.retransmitted_bytes), (12, 0), "{record:?}");
@@ -152,6 +149,13 @@ fn connections_of_all_arms_are_measured_alike() {
     assert_eq!(count(), 42);
     assert_eq!(files.records().connections, records.connections);
     the_report_says_what_the_log_has(&files);
+}
+
+/// Records of an arm, which has some of the forty connections.
+fn of_arm<'a>(records: &'a ExperimentRecords, arm: &str) -> Vec<&'a ConnectionRecord> {
+    let of_arm: Vec<_> = records.connections.iter().filter(|record| record.arm == arm).collect();
+    assert!((1..40).contains(&of_arm.len()), "{arm}: {}", of_arm.len());
+    of_arm
 }
 
 /// Connections that a program opens, each of ten kilobytes, by `cellpace run` with these options.
@@ -174,10 +178,7 @@ fn connections_of_a_program_are_recorded_by_their_arms() {
     let records = files.records();
     assert_eq!(records.connections.len(), 40);
     for (arm, driver) in [("reno", "plain"), ("copa", "gate"), ("plain", "plain")] {
-        let of_arm: Vec<&ConnectionRecord> =
-            records.connections.iter().filter(|record| record.arm == arm).collect();
-        assert!((1..40).contains(&of_arm.len()), "{arm}: {}", of_arm.len());
-        for record in of_arm {
+        for record in of_arm(&records, arm) {
             assert_eq!((record.driver.as_str(), record.outcome.as_str()), (driver, "finished"));
             assert_eq!((record.acked_bytes, record.tcp_sent_bytes), (10_000, 10_000), "{record:?}");
             assert!(record.counts() && record.client.len() == 16, "{record:?}");
