@@ -9,9 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import cellpace as cp
-from papers.claims import VERDICTS, Claim, all_claims, select
+from papers import today
+from papers.claims import VERDICTS, Claim, Result, all_claims, select
+from papers.fetch import Unfetched, fetch, folder, sources
 from papers.figures import WrongClaim
-from papers.pages import document, listing, write_pages
+from papers.pages import document, listing, variants_of, write_pages
 from papers.recordings import ROOT, record, recording
 from papers.runner import Options, Outcome, run
 
@@ -26,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     command: Callable[[argparse.Namespace], int] = args.function
     try:
         return command(args)
-    except (WrongClaim, cp.CellpaceError, OSError) as error:
+    except (WrongClaim, Unfetched, cp.CellpaceError, OSError) as error:
         print(f"papers: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -56,6 +58,12 @@ def _parser() -> argparse.ArgumentParser:
         depth.add_argument("--full", action="store_true", help="five seeds, ten starts")
         command.add_argument("--jobs", type=int, help="runs at the same time; without it one per core")
         command.add_argument("--fresh", action="store_true", help="use no results of earlier times")
+        command.add_argument(
+            "--fetch", action="store_true", help="first get missing recorded traces from who published them"
+        )
+        command.add_argument(
+            "--sweep", action="store_true", help="also run other forms, and set otherwise what papers do not print"
+        )
         if command.prog.endswith("run"):
             command.add_argument(
                 "--json", metavar="FILE", help="write verdicts and checks as JSON (-: standard output)"
@@ -68,15 +76,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list(args: argparse.Namespace) -> int:
-    claims = [one for one in select(all_claims(), args.claims) if not args.state or one.expected in args.state]
+    claims = [one for one in select(all_claims(), args.claims) if not args.state or one.verdict in args.state]
     if args.markdown:
         print(listing(claims), end="")
         return 0
     ids = max((len(one.id) for one in claims), default=0)
     places = max((len(one.where) for one in claims), default=0)
     for one in claims:
-        print(f"{one.id:{ids}}  {one.where:{places}}  {one.expected:17}  {_rests_on(one)}")
-    counts = {verdict: sum(one.expected == verdict for one in claims) for verdict in VERDICTS}
+        print(f"{one.id:{ids}}  {one.where:{places}}  {one.verdict:17}  {_rests_on(one)}")
+    counts = {verdict: sum(one.verdict == verdict for one in claims) for verdict in VERDICTS}
     print(f"\n{len(claims)} claims: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
     return 0
 
@@ -92,7 +100,7 @@ def _rests_on(claim: Claim) -> str:
 
 def _show(args: argparse.Namespace) -> int:
     for claim in select(all_claims(), args.claims):
-        print(f"{claim.id}  {claim.where}\n\nVerdict: {claim.expected} ({_rests_on(claim)})")
+        print(f"{claim.id}  {claim.where}\n\nVerdict: {claim.verdict} ({_rests_on(claim)})")
         print(f"\n{claim.source}")
         for name in claim.recordings():
             one = recording(name)
@@ -103,9 +111,14 @@ def _show(args: argparse.Namespace) -> int:
 
 def _options(args: argparse.Namespace) -> Options:
     depth = "quick" if args.quick else "full" if args.full else "as written"
-    folder = os.environ.get("CELLPACE_TRACES")
-    traces = Path(folder) if folder and Path(folder).is_dir() else None
-    return Options(depth, traces, args.jobs, args.fresh, progress=True)
+    named = os.environ.get("CELLPACE_TRACES")
+    # Set to nothing it says that there are none.
+    traces = folder() if named is None or (args.fetch and not named) else Path(named) if named else None
+    if args.fetch and traces is not None:
+        fetch([one for one in sources() if one.name], traces, lambda text: print(text, file=sys.stderr))
+    if traces is not None and not traces.is_dir():
+        traces = None
+    return Options(depth, traces, args.jobs, args.fresh, progress=True, sweep=args.sweep)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -126,7 +139,9 @@ def _run(args: argparse.Namespace) -> int:
 
 def _page(args: argparse.Namespace) -> int:
     options = _options(args)
-    outcomes = run(select(all_claims(), args.claims), options)
+    claims = select(all_claims(), args.claims)
+    # The report is about all of them.
+    outcomes = run(claims if args.claims else [*claims, today.beside()], options)
     write_pages(outcomes, options.depth, args.output)
     return _exit_code(outcomes)
 
@@ -143,15 +158,27 @@ def _record(args: argparse.Namespace) -> int:
 
 
 def _outcome_text(outcome: Outcome) -> str:
-    is_other = not outcome.is_expected and not outcome.has_failed
+    is_other = outcome.verdict != outcome.expected and not (outcome.has_failed or outcome.on_generated_traces)
     lines = [f"{outcome.claim.id}: {outcome.shown}" + (f"  EXPECTED: {outcome.expected}" if is_other else "")]
+    lines += [f"  {line}" for line in variants_of(outcome)]
+    if outcome.depth == "as written" and not outcome.on_generated_traces:
+        lines += [f"  EXPECTED OTHERWISE: {difference}" for difference in outcome.differences]
     for result in outcome.results:
-        check, place = result.check, f" ({result.place})" if result.place else ""
-        lines.append(
-            f"  {'pass' if result.passed else 'FAIL'}  {check.level} {check.run.setup:8}  {check.name}: {result.value} "
-            f"against {result.bound}{place}{' ~' if result.is_noise else ''}"
-        )
+        check = result.check
+        held = "pass" if result.passed else "FAIL"
+        lines.append(f"  {held}  {check.level} {check.run.setup:8}  {check.name}: {_compared(result)}")
     return "\n".join(lines)
+
+
+def _compared(result: Result) -> str:
+    """The value with its interval and number of repetitions, and the bound."""
+    if not result.bound:
+        return result.value
+    width = f" ± {result.half_width}" if result.half_width else ""
+    ours = "" if result.check.bound == "paper" else " of ours"
+    place = f" ({result.place})" if result.place else ""
+    noise = " ~" if result.is_noise else ""
+    return f"{result.value}{width} (n = {result.repetitions}) against {result.bound}{ours}{place}{noise}"
 
 
 def _summary(outcomes: list[Outcome], options: Options) -> str:

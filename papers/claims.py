@@ -14,7 +14,7 @@ from __future__ import annotations
 import fnmatch
 import importlib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, NamedTuple
@@ -29,13 +29,13 @@ PAPERS = {
     "verus": "Verus (SIGCOMM 2015)",
 }
 """The papers, as they are cited."""
-VERDICTS = ["reproduced", "in part", "refuted", "built", "not testable here", "open"]
+VERDICTS = ["reproduced", "in part", "depends", "refuted", "built", "not testable here", "open"]
 KINDS = ["figure", "table", "text", "component"]
 MODES = ["virtual", "real", "model", "field", "component"]
 """What a claim is checked on: virtual time, recorded real packets, a model of a network that the paper measured,
 stand-ins for a live network, tests of the project."""
 SETUPS = ["printed", "inferred", "ours"]
-"""Where the conditions of a run are from: printed in the paper, implied by its figures, our own."""
+"""Where the conditions of a run are from: printed in the paper, implied by what it prints, our own."""
 CHARTS = ["scatter", "lines", "stairs", "bars", "histogram", "cdf", "ccdf", "regions", "heatmap", "table"]
 MAPS = ["transitions", "zoom"]
 """The pictures of a trained table."""
@@ -50,7 +50,10 @@ class Check:
     name: str
     level: str
     run: Run
-    test: Callable[[Run], Figures]
+    test: Callable[[Run], Figures] | None
+    """``None``: it was not measured."""
+    bound: str = "ours"
+    """Whose bound it is: ``paper`` where the paper prints it."""
 
 
 @dataclass(frozen=True)
@@ -77,22 +80,31 @@ class Result:
     value: str
     bound: str
     place: str
+    half_width: str = ""
+    """Half of the 95 % interval of the value less the bound, each repetition looked at alone; empty below five."""
+    repetitions: int = 1
 
 
 class Run:
     """Runs of one scenario over all combinations of what is given as a list; its figures by their names."""
 
-    def __init__(self, claim: Claim, name: str, setup: str, evidence: str, decides: bool, asked: dict[str, Any]):
+    def __init__(
+        self, claim: Claim, name: str, setup: str, evidence: str, decides: bool, beside: bool, asked: dict[str, Any]
+    ) -> None:
         self.claim, self.name, self.setup = claim, name, setup
-        self.evidence, self.decides, self.asked = evidence, decides, asked
+        self.evidence, self.decides, self.beside, self.asked = evidence, decides, beside, asked
 
-    def core(self, name: str, test: Callable[[Run], Figures]) -> None:
-        """Says what has to be so for the sentence to be true at all."""
-        self.claim.checks.append(Check(name, "core", self, test))
+    def core(self, name: str, test: Callable[[Run], Figures], *, bound: str = "ours") -> None:
+        """Says what has to be so for the sentence to be true at all; ``bound="paper"`` where the paper prints it."""
+        self.claim.checks.append(Check(name, "core", self, test, bound))
 
-    def full(self, name: str, test: Callable[[Run], Figures]) -> None:
+    def full(self, name: str, test: Callable[[Run], Figures], *, bound: str = "ours") -> None:
         """Says what has to be so for it to be true to the extent that the paper gives."""
-        self.claim.checks.append(Check(name, "full", self, test))
+        self.claim.checks.append(Check(name, "full", self, test, bound))
+
+    def unmeasured(self, name: str) -> None:
+        """Says what belongs to the paper's extent and was not measured: until it is, the claim holds in part at most."""
+        self.claim.checks.append(Check(name, "full", self, None))
 
     def chart(
         self,
@@ -137,6 +149,12 @@ class Claim:
     because: str = ""
     source: str = ""
     """Its function, which makes its runs, checks and charts."""
+    forms: dict[str, str] = field(default_factory=dict)
+    """Verdicts of other forms of the protocol under test, where they are not the expected one."""
+    depends: tuple[str, ...] = ()
+    """What the paper does not print and turns the verdict."""
+    fixed: tuple[str, ...] = ()
+    """What the sweep leaves as it is, because the paper prints it."""
     headline: str | None = None
     original: dict[str, Any] = field(default_factory=dict)
     tests: tuple[str, ...] = ()
@@ -156,24 +174,40 @@ class Claim:
         """The paper that it is from."""
         return self.id.split("-")[0]
 
-    def run(self, name: str, *, setup: str = "printed", evidence: str = "", decides: bool = False, **asked: Any) -> Run:
-        """Asks for runs: `docs/how-to/papers.md` has what can be asked."""
-        if setup not in SETUPS or name in self.runs:
-            raise WrongClaim(f"{self.id}: run {name}: a name of its own, and a setup of {', '.join(SETUPS)}")
-        if (setup == "inferred") != bool(evidence.strip()) and setup == "inferred":
-            raise WrongClaim(f"{self.id}: run {name}: an inferred set-up needs evidence")
-        if decides and setup != "inferred":
+    @property
+    def verdict(self) -> str:
+        """The verdict under which it is counted."""
+        return "depends" if self.depends else self.expected
+
+    def run(
+        self,
+        name: str,
+        *,
+        printed: str = "",
+        inferred: str = "",
+        decides: bool = False,
+        beside: bool = False,
+        **asked: Any,
+    ) -> Run:
+        """Asks for runs: `docs/how-to/papers.md` has what can be asked. Its set-up is ``printed`` with the paper's own
+        words, ``inferred`` with the evidence, and ours without either; one that is ``beside`` never decides."""
+        if name in self.runs or (printed and inferred):
+            raise WrongClaim(f"{self.id}: run {name}: a name of its own, and words that are printed or evidence, not both")
+        if decides and not inferred:
             raise WrongClaim(f"{self.id}: run {name}: `decides` is for inferred set-ups")
-        self.runs[name] = Run(self, name, setup, evidence, decides, asked)
+        setup = "printed" if printed else "inferred" if inferred else "ours"
+        evidence = " ".join((printed or inferred).split())
+        self.runs[name] = Run(self, name, setup, evidence, decides, beside, asked)
         return self.runs[name]
 
     def train(self, name: str, **asked: Any) -> None:
         """Trains a Markov table, which runs name ``train.NAME``."""
         self.trainings[name] = asked
 
-    def results(self) -> list[Result]:
-        """The checks with the figures that are there."""
-        return [_checked(self, check) for check in self.checks]
+    def results(self, done: Container[str]) -> list[Result]:
+        """The checks of runs that were done or recorded, with their figures."""
+        there = [check for check in self.checks if check.run.name in done or "recording" in check.run.asked]
+        return [_checked(self, check) for check in there]
 
     def recordings(self) -> list[str]:
         """What of it was measured with real packets."""
@@ -195,20 +229,25 @@ class Claim:
 
 
 def _checked(claim: Claim, check: Check) -> Result:
+    if check.test is None:
+        return Result(check, False, False, "not measured", "", "")
     try:
         row = _answer(check)
         if row.margin is None:
             return Result(check, row.value == 1, False, "", "", "")
         margin = row.margin
-        is_noise = _is_noise(claim, check, margin.value - margin.bound)
+        half, repetitions = _half_width(claim, check)
     except (WrongClaim, cp.CellpaceError) as error:
         raise WrongClaim(f'check "{check.name}": {error}') from None
+    is_noise = half is not None and abs(margin.value - margin.bound) <= half
     place = ", ".join(place for place in margin.place if place != "0ms")
     shown = show(margin.value, margin.unit), show(margin.bound, margin.unit)
-    return Result(check, row.value == 1, is_noise, *shown, place)
+    width = "" if half is None else show(half, margin.unit)
+    return Result(check, row.value == 1, is_noise, *shown, place, width, repetitions)
 
 
 def _answer(check: Check) -> Row:
+    assert check.test is not None, "what was not measured has no answer"
     answer = check.test(check.run)
     if not isinstance(answer, Figures) or answer.unit is not None:
         raise WrongClaim("compares nothing")
@@ -217,23 +256,24 @@ def _answer(check: Check) -> Row:
     return answer.rows[0]
 
 
-def _is_noise(claim: Claim, check: Check, distance: float) -> bool:
-    """Whether the bound lies within the 95 % interval of the value: each repetition is looked at alone."""
-    for axis in ("seed", "start", "run"):
-        places = claim.figures.places(check.run.name, axis)
-        if len(places) < _REPETITIONS:
-            continue
-        alone = [_distance_alone(claim, check, (axis, place)) for place in places]
-        distances = [one for one in alone if one is not None and abs(one) < float("inf")]
-        if len(distances) >= _REPETITIONS:
-            return abs(distance) <= interval(distances)[1]
-    return False
+def _half_width(claim: Claim, check: Check) -> tuple[float | None, int]:
+    """Half of the 95 % interval of the distance from the bound, and the number of repetitions along the axis that has
+    most: each repetition is looked at alone."""
+    by_axis = {axis: claim.figures.repetitions(check.run.name, axis) for axis in ("seed", "start", "run")}
+    axis = max(by_axis, key=lambda axis: len(by_axis[axis]))
+    places = by_axis[axis]
+    if len(places) < _REPETITIONS:
+        return None, max(1, len(places))
+    alone = [_distance_alone(claim, check, (axis, place)) for place in places]
+    distances = [one for one in alone if one is not None and abs(one) < float("inf")]
+    half = interval(distances)[1] if len(distances) >= _REPETITIONS else None
+    return half, len(places)
 
 
 def _distance_alone(claim: Claim, check: Check, only: tuple[str, str]) -> float | None:
     claim.only = only
     try:
-        margin = check.test(check.run).rows[0].margin
+        margin = _answer(check).margin
     except (WrongClaim, cp.CellpaceError, IndexError):
         return None
     finally:
@@ -242,7 +282,8 @@ def _distance_alone(claim: Claim, check: Check, only: tuple[str, str]) -> float 
 
 
 def verdict_of(results: list[Result]) -> str:
-    """The verdict of checks: inferred set-ups that say so decide, else the printed ones, else all."""
+    """The verdict of checks: inferred set-ups that say so decide, else the printed ones, else all that are not beside."""
+    results = [result for result in results if not result.check.run.beside]
     runs = [result.check.run for result in results]
     says_so, is_printed = any(run.decides for run in runs), any(run.setup == "printed" for run in runs)
 

@@ -3,6 +3,10 @@
 from papers.claims import Claim, claim
 from papers.figures import MB, mbit, overlap, s, spearman
 
+NETWORK = '"Min queue length: 3 Mbit, Max queue length: 9 Mbit, Drop probability: 0.1%" (table 1)'
+EVALUATED = ["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"]
+"""Channels that are none of those with which tables are trained."""
+
 
 @claim(
     "Abstract",
@@ -16,8 +20,9 @@ def abstract(c: Claim) -> None:
     """A model learnt from a protocol performs like it on channels that it was not trained on."""
     teacher = c.run(
         "teacher",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="verus:r=2",
         flows=[1, 2, 3, 4],
         duration="300s",
@@ -25,8 +30,9 @@ def abstract(c: Claim) -> None:
     )
     model = c.run(
         "model",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="mdi:model=trained-absolute-2ms,users={flows}",
         flows=[1, 2, 3, 4],
         duration="300s",
@@ -85,7 +91,7 @@ def fig1(c: Claim) -> None:
     """Delay and window lie in a region that is small for fixed networks and large for cellular ones."""
     c.train("fixed", traces=["constant:20mbit"], users=[1], duration="300s")
     c.train("cellular", traces=["mdi/channel08"], users=[1], duration="300s")
-    samples = c.run("samples", setup="ours", train=["fixed", "cellular"])
+    samples = c.run("samples", train=["fixed", "cellular"])
     samples.core(
         "the box with 99 % of delays and windows is at least four times as large on the channel as on a constant link",
         lambda run: run["table.area"].at(train="cellular").mean() / run["table.area"].at(train="fixed").mean() >= 4,
@@ -124,8 +130,9 @@ def walk(c: Claim) -> None:
     where there is none, the window goes down by one until there is."""
     teacher = c.run(
         "teacher",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="verus:r=2",
         flows=[1, 2, 3, 4],
         duration="300s",
@@ -133,8 +140,9 @@ def walk(c: Claim) -> None:
     )
     paper = c.run(
         "paper",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="mdi:model=trained-absolute-2ms,users={flows},sampler=closest,empty=paper,loss=ignore",
         flows=[1, 2, 3, 4],
         duration="300s",
@@ -142,9 +150,10 @@ def walk(c: Claim) -> None:
     )
     c.run(
         "ours",
-        setup="ours",
+        beside=True,
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="mdi:model=trained-absolute-2ms,users={flows}",
         flows=[1, 2, 3, 4],
         duration="300s",
@@ -208,7 +217,7 @@ minutes in virtual time does.""",
 )
 def real_samples(c: Claim) -> None:
     """Samples may come from a real deployment."""
-    recorded = c.run("recorded", setup="ours", recording="mdi-samples")
+    recorded = c.run("recorded", recording="mdi-samples")
     recorded.core(
         "throughput of the table of real samples, by that of virtual ones, is 0.9 to 1.1",
         lambda run: (
@@ -361,6 +370,7 @@ def table2(c: Claim) -> None:
             & (run["table.states"].at(train="10ms").mean() == 2556)
             & (run["table.states"].at(train="20ms").mean() == 1296)
         ),
+        bound="paper",
     )
     tables.full(
         "a probability of four bytes for each pair of states makes files as large, within 15 %",
@@ -470,8 +480,9 @@ def quantization(c: Claim) -> None:
     """Quantization of the delay up to 20 ms costs little."""
     ms1 = c.run(
         "ms1",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="mdi:model=trained-absolute-1ms,users=2",
         flows=[2],
         duration="300s",
@@ -479,8 +490,9 @@ def quantization(c: Claim) -> None:
     )
     ms2 = c.run(
         "ms2",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="mdi:model=trained-absolute-2ms,users=2",
         flows=[2],
         duration="300s",
@@ -488,8 +500,9 @@ def quantization(c: Claim) -> None:
     )
     ms5 = c.run(
         "ms5",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="mdi:model=trained-absolute-5ms,users=2",
         flows=[2],
         duration="300s",
@@ -497,8 +510,9 @@ def quantization(c: Claim) -> None:
     )
     ms10 = c.run(
         "ms10",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="mdi:model=trained-absolute-10ms,users=2",
         flows=[2],
         duration="300s",
@@ -506,8 +520,9 @@ def quantization(c: Claim) -> None:
     )
     ms20 = c.run(
         "ms20",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="mdi:model=trained-absolute-20ms,users=2",
         flows=[2],
         duration="300s",
@@ -573,8 +588,9 @@ def fig7(c: Claim) -> None:
     and the delay grows, fourfold with four users; fairness is almost perfect."""
     teacher = c.run(
         "teacher",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="verus:r=2",
         flows=[1, 2, 3, 4],
         duration="300s",
@@ -582,8 +598,9 @@ def fig7(c: Claim) -> None:
     )
     model = c.run(
         "model",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="mdi:model=trained-absolute-2ms,users=1",
         flows=[1, 2, 3, 4],
         duration="300s",
@@ -623,6 +640,7 @@ def fig7(c: Claim) -> None:
                 ).mean()
             )
         ),
+        bound="paper",
     )
     model.core(
         "with four users it is 2.5 to 6 times",
@@ -757,8 +775,9 @@ def fig8(c: Claim) -> None:
     more on the most variable."""
     teacher = c.run(
         "teacher",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="verus:r=2",
         flows=[2],
         duration="300s",
@@ -766,14 +785,15 @@ def fig8(c: Claim) -> None:
     )
     channel = c.run(
         "channel",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="cubic",
         analysis="trace",
     )
     model = c.run(
         "model",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="mdi:model=trained-absolute-2ms,users={flows}",
         flows=[2],
         duration="300s",
@@ -854,8 +874,9 @@ def three(c: Claim) -> None:
     """Three users under a table of three: 20 to 40 % more delay on all channels."""
     teacher = c.run(
         "teacher",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="verus:r=2",
         flows=[3],
         duration="300s",
@@ -863,14 +884,15 @@ def three(c: Claim) -> None:
     )
     channel = c.run(
         "channel",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="cubic",
         analysis="trace",
     )
     model = c.run(
         "model",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="mdi:model=trained-absolute-2ms,users={flows}",
         flows=[3],
         duration="300s",
@@ -932,6 +954,7 @@ def three(c: Claim) -> None:
                 <= 1.4
             )
         ),
+        bound="paper",
     )
     model.full(
         "the channel whose rate varies most (CV of 100 ms) has the most delay by the teacher",
@@ -970,8 +993,9 @@ def fig9(c: Claim) -> None:
     """Four users under a table of four: up to 30 % more delay, as much on two channels, twice on the most variable."""
     teacher = c.run(
         "teacher",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="verus:r=2",
         flows=[4],
         duration="300s",
@@ -979,14 +1003,15 @@ def fig9(c: Claim) -> None:
     )
     channel = c.run(
         "channel",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="cubic",
         analysis="trace",
     )
     model = c.run(
         "model",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="mdi:model=trained-absolute-2ms,users={flows}",
         flows=[4],
         duration="300s",
@@ -1074,8 +1099,9 @@ def fairness(c: Claim) -> None:
     """Users under one table share almost perfectly."""
     teacher = c.run(
         "teacher",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="verus:r=2",
         flows=[2, 3, 4],
         duration="300s",
@@ -1083,8 +1109,9 @@ def fairness(c: Claim) -> None:
     )
     model = c.run(
         "model",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="mdi:model=trained-absolute-2ms,users={flows}",
         flows=[2, 3, 4],
         duration="300s",
@@ -1121,8 +1148,9 @@ def fig10(c: Claim) -> None:
     the same."""
     teacher = c.run(
         "teacher",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="verus:r=2",
         flows=[1, 2, 3, 4],
         duration="300s",
@@ -1130,8 +1158,9 @@ def fig10(c: Claim) -> None:
     )
     matching = c.run(
         "matching",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="mdi:model=trained-absolute-2ms,users={flows}",
         flows=[1, 2, 3, 4],
         duration="300s",
@@ -1139,8 +1168,9 @@ def fig10(c: Claim) -> None:
     )
     combined = c.run(
         "combined",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="mdi:model=trained-absolute-2ms",
         flows=[1, 2, 3, 4],
         duration="300s",
@@ -1148,8 +1178,9 @@ def fig10(c: Claim) -> None:
     )
     one = c.run(
         "one",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="mdi:model=trained-absolute-2ms,users=1",
         flows=[1, 2, 3, 4],
         duration="300s",
@@ -1179,6 +1210,7 @@ def fig10(c: Claim) -> None:
                 ).mean()
             )
         ),
+        bound="paper",
     )
     combined.full(
         "throughput of the combined table is 0.95 to 1.05 of the teacher with 1 to 4 users",
@@ -1281,7 +1313,7 @@ def fig11(c: Claim) -> None:
     """ON/OFF traffic of four users: throughput and delay over time are alike but for peaks of slow start."""
     teacher = c.run(
         "teacher",
-        setup="printed",
+        printed=NETWORK,
         block="OPNET",
         trace="mdi/channel08+mdi/channel09+mdi/channel10+mdi/channel11",
         cc="verus:r=2",
@@ -1294,7 +1326,7 @@ def fig11(c: Claim) -> None:
     )
     paper = c.run(
         "paper",
-        setup="printed",
+        printed=NETWORK,
         block="OPNET",
         trace="mdi/channel08+mdi/channel09+mdi/channel10+mdi/channel11",
         cc="mdi:model=trained-absolute-2ms,sampler=closest,empty=paper,loss=ignore",
@@ -1307,7 +1339,8 @@ def fig11(c: Claim) -> None:
     )
     levels = c.run(
         "levels",
-        setup="ours",
+        beside=True,
+        printed=NETWORK,
         block="OPNET",
         trace="mdi/channel08+mdi/channel09+mdi/channel10+mdi/channel11",
         cc="mdi:model=trained-levels",
@@ -1431,7 +1464,7 @@ def fig12(c: Claim) -> None:
     delay of the model slightly lower."""
     teacher = c.run(
         "teacher",
-        setup="printed",
+        printed=NETWORK,
         block="OPNET",
         trace="mdi/channel08+mdi/channel09+mdi/channel10+mdi/channel11",
         cc="verus:r=2",
@@ -1444,7 +1477,7 @@ def fig12(c: Claim) -> None:
     )
     paper = c.run(
         "paper",
-        setup="printed",
+        printed=NETWORK,
         block="OPNET",
         trace="mdi/channel08+mdi/channel09+mdi/channel10+mdi/channel11",
         cc="mdi:model=trained-absolute-2ms,sampler=closest,empty=paper,loss=ignore",
@@ -1457,7 +1490,8 @@ def fig12(c: Claim) -> None:
     )
     levels = c.run(
         "levels",
-        setup="ours",
+        beside=True,
+        printed=NETWORK,
         block="OPNET",
         trace="mdi/channel08+mdi/channel09+mdi/channel10+mdi/channel11",
         cc="mdi:model=trained-levels",
@@ -1470,7 +1504,8 @@ def fig12(c: Claim) -> None:
     )
     slow = c.run(
         "slow",
-        setup="ours",
+        beside=True,
+        printed=NETWORK,
         block="OPNET",
         trace="mdi/channel08+mdi/channel09+mdi/channel10+mdi/channel11",
         cc="mdi:model=trained-levels,start=slow",
@@ -1497,6 +1532,7 @@ def fig12(c: Claim) -> None:
     paper.core(
         "the walk as printed: the delay is at most the teacher's",
         lambda run: run["flow.one_way_delay_ms.mean"].mean() <= teacher["flow.one_way_delay_ms.mean"].mean(),
+        bound="paper",
     )
     paper.full(
         "the walk as printed: delay of at least three of four users within each other's intervals",
@@ -1615,8 +1651,9 @@ def others(c: Claim) -> None:
     c.train("vegas", teacher="vegas", states="levels")
     teacher = c.run(
         "teacher",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="{teacher}",
         flows=[1, 2, 3, 4],
         duration="120s",
@@ -1624,8 +1661,9 @@ def others(c: Claim) -> None:
     )
     model = c.run(
         "model",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="mdi:model=train.{teacher},users={flows}",
         flows=[1, 2, 3, 4],
         duration="120s",
@@ -1716,8 +1754,9 @@ def users(c: Claim) -> None:
     """The number of users is the dominant factor of the design range."""
     c.run(
         "teacher",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="verus:r=2",
         flows=[4],
         duration="300s",
@@ -1725,8 +1764,9 @@ def users(c: Claim) -> None:
     )
     matching = c.run(
         "matching",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="mdi:model=trained-absolute-2ms,users=4",
         flows=[4],
         duration="300s",
@@ -1734,8 +1774,9 @@ def users(c: Claim) -> None:
     )
     one = c.run(
         "one",
+        printed=NETWORK,
         block="OPNET",
-        trace=["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"],
+        trace=EVALUATED,
         cc="mdi:model=trained-absolute-2ms,users=1",
         flows=[4],
         duration="300s",
@@ -1743,6 +1784,7 @@ def users(c: Claim) -> None:
     )
     scaled_teacher = c.run(
         "scaled_teacher",
+        printed=NETWORK,
         block="OPNET",
         trace=[
             "mdi/channel08*0.5",
@@ -1760,6 +1802,7 @@ def users(c: Claim) -> None:
     )
     scaled = c.run(
         "scaled",
+        printed=NETWORK,
         block="OPNET",
         trace=[
             "mdi/channel08*0.5",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import cellpace as cp
+from papers import today
 from papers.charts import charts
 from papers.claims import PAPERS, VERDICTS, Claim
 from papers.recordings import recording
@@ -38,6 +39,10 @@ def document(outcomes: Iterable[Outcome], depth: str, front: dict[str, Any] | No
 def write_pages(outcomes: list[Outcome], depth: str, folder: Path) -> None:
     """Writes the pages, ``index.html`` and a table of how many claims have which verdict (``counts.md``)."""
     folder.mkdir(parents=True, exist_ok=True)
+    beside = [outcome for outcome in outcomes if outcome.claim.paper not in PAPERS]
+    outcomes = [outcome for outcome in outcomes if outcome.claim.paper in PAPERS]
+    if beside:
+        _write_ten_years(outcomes, beside, depth, folder)
     for paper in dict.fromkeys(outcome.claim.paper for outcome in outcomes):
         own = [outcome for outcome in outcomes if outcome.claim.paper == paper]
         _write(folder, paper, document(own, depth, _front(paper, own)))
@@ -52,13 +57,37 @@ def write_pages(outcomes: list[Outcome], depth: str, folder: Path) -> None:
     cp._report.write_text(folder / "counts.md", markdown(*count_rows(outcomes)))
 
 
+def _write_ten_years(outcomes: list[Outcome], beside: list[Outcome], depth: str, folder: Path) -> None:
+    """Writes the report for people who know the field; ``beside`` are the runs of today's controllers."""
+    columns, counts = count_rows(outcomes)
+    tables = [_table("All claims", columns, counts), *(_table(*table) for table in today.tables(outcomes))]
+    front = {"title": "Ten years after Verus", "sentence": _limits(outcomes), "tables": tables}
+    _write(folder, today.NAME, document(beside, depth, front))
+
+
 def count_rows(outcomes: list[Outcome]) -> tuple[list[str], list[list[Any]]]:
     """How many claims of each paper have which verdict: header and rows of a table."""
     rows = []
     for paper in [*dict.fromkeys(outcome.claim.paper for outcome in outcomes), "all"]:
-        own = [outcome.verdict for outcome in outcomes if paper in ("all", outcome.claim.paper)]
+        own = [_counted(outcome) for outcome in outcomes if paper in ("all", outcome.claim.paper)]
         rows.append([paper, len(own), *(own.count(verdict) for verdict in VERDICTS)])
     return ["paper", "claims", *VERDICTS], rows
+
+
+def _counted(outcome: Outcome) -> str:
+    return outcome.claim.verdict if outcome.verdict == outcome.claim.expected else outcome.verdict
+
+
+def variants_of(outcome: Outcome) -> list[str]:
+    """What came out of other forms of the protocol, and of the sweep, in a line each."""
+    lines = []
+    if len(outcome.forms) > 1:
+        lines.append("; ".join(f"{tried.variant.value}: {tried.verdict}" for tried in outcome.forms))
+    if outcome.sweep:
+        others = [tried for tried in outcome.sweep if tried.holds != outcome.forms[0].holds]
+        where = "; ".join(f"{tried.variant.what} {tried.variant.value}: {tried.verdict}" for tried in others)
+        lines.append(outcome.swept + (f" ({where})" if where else ""))
+    return lines
 
 
 _LISTING = """# Claims of papers
@@ -73,7 +102,7 @@ def listing(claims: list[Claim]) -> str:
     parts = [_LISTING]
     for paper in dict.fromkeys(claim.paper for claim in claims):
         own = [claim for claim in claims if claim.paper == paper]
-        rows = [[f"`{one.id}`", *map(_cell, (one.where, one.says, one.expected, one.because))] for one in own]
+        rows = [[f"`{one.id}`", *map(_cell, (one.where, one.says, one.verdict, one.because))] for one in own]
         parts.append(f"## {paper}\n\n" + markdown(["id", "where", "the paper says", "verdict", "why"], rows))
     return "\n".join(parts)
 
@@ -127,15 +156,54 @@ def _claim(outcome: Outcome, is_page: bool) -> dict[str, Any]:
                 "value": result.value,
                 "bound": result.bound,
                 "place": result.place,
+                "half_width": result.half_width,
+                "repetitions": result.repetitions,
+                "bound_of": result.check.bound,
+                "evidence": result.check.run.evidence,
             }
             for result in outcome.results
         ],
     }
+    found["forms"] = [[tried.variant.value, tried.verdict] for tried in outcome.forms]
+    found["sweep"] = [[tried.variant.what, tried.variant.value, tried.verdict] for tried in outcome.sweep]
     if outcome.unrun is not None:
         found["unrun"] = outcome.unrun
+    if is_page:
+        for check in found["checks"]:
+            _for_page(check)
     if is_page and outcome.unrun is None:
-        found["charts"] = charts(claim)
+        found["charts"] = charts(claim) + _tables_of(outcome)
     return found
+
+
+def _for_page(check: dict[str, Any]) -> None:
+    """Puts interval and number of repetitions beside the value, and whose bound it is beside the bound."""
+    if check["bound"]:
+        width = f" ± {check['half_width']}" if check["half_width"] else ""
+        check["value"] += f"{width} (n = {check['repetitions']})"
+        check["bound"] += " (the paper's)" if check["bound_of"] == "paper" else " (ours)"
+
+
+def _tables_of(outcome: Outcome) -> list[dict[str, Any]]:
+    """The matrix of forms and checks, the sweep, and where the paper prints the conditions."""
+    tables = []
+    forms = outcome.forms
+    if len(forms) > 1:
+        header = ["check", *(tried.variant.value for tried in forms)]
+        rows = [["verdict", *(tried.verdict for tried in forms)]]
+        for result in forms[-1].results:
+            name = result.check.name
+            cells = [next((r for r in tried.results if r.check.name == name), None) for tried in forms]
+            rows.append([name, *("" if r is None else f"{r.value} {'holds' if r.passed else 'fails'}" for r in cells)])
+        tables.append(_table("Forms of the protocol: the first decides", header, rows))
+    if outcome.sweep:
+        rows = [[tried.variant.what, tried.variant.value, tried.verdict] for tried in outcome.sweep]
+        tables.append(_table(f"What the paper does not print: {outcome.swept}", ["quantity", "value", "verdict"], rows))
+    said = [[r.name, r.setup, r.evidence] for r in outcome.claim.runs.values() if r.evidence]
+    if said:
+        tables.append(_table("Where the set-up is from", ["run", "set-up", "the paper's words, or the evidence"], said))
+    blank = {"kind": "table", "title": "", "unit": "", "x_label": "", "caption": "", "log": "", "lines": [], "names": []}
+    return [blank | {"table": table} for table in tables]
 
 
 def _first_check(outcome: Outcome) -> str:

@@ -35,6 +35,10 @@ _SCHEMA = "cellpace.recording/1"
 _FINE_BINS = 100
 """Bins of delays of 1 ms, before those of a twentieth of a decade each (``alcc_statistics.py``)."""
 _BINS_PER_DECADE = 20
+_RUN = ["base", "mdi", "cc", "recovery", "path", "alcc", "udp", "os", "emu", "kernel", "tcp", "control", "preload", "run",
+        "proxy"]  # fmt: skip
+"""The crates whose code a recording has run."""
+_CODE = (".rs", ".c", ".h")
 _MAX_LATENESS_US = 1_000
 """Timers that are later than this make a recording invalid."""
 
@@ -72,10 +76,11 @@ class Recording:
 
     @property
     def note(self) -> str:
-        """What speaks against it: that something else is described now, or that the machine was too slow."""
-        if self.measured is None:
-            return ""
-        if self.measured["description"] != self._description:
+        """What speaks against it: that something else is described now, that the code has changed since or is not known, or
+        that the machine was too slow."""
+        if self.measured is None or self.measured["description"] != self._description:
+            return " (stale)"
+        if self.measured.get("code") != code_digest(self.root):
             return " (stale)"
         return " (invalid)" if self.measured["invalid"] else ""
 
@@ -167,6 +172,16 @@ def recording(name: str) -> Recording:
     return known[name]
 
 
+@cache
+def code_digest(root: Path) -> str:
+    """A short name of the code that handles real packets."""
+    files = [file for crate in _RUN for file in (root / "crates" / crate).rglob("*") if file.suffix in _CODE]
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:32]
+
+
 def _documents(text: str) -> Iterator[Any]:
     decoder, at = json.JSONDecoder(), 0
     while text[at:].strip():
@@ -250,6 +265,8 @@ def record(wanted: Recording, program: str) -> str:
         "date": datetime.now(UTC).date().isoformat(),
         "version": cp.__version__,
         "description": wanted._description,
+        "program": _sha256(Path(program)),
+        "code": code_digest(wanted.root),
         "commands": wanted.commands,
         "machine": machine,
         "lateness_us": late,
@@ -275,6 +292,10 @@ def _measure(command: str, program: str, out: Path, root: Path) -> None:
     done = subprocess.run(words, cwd=root, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
     if done.returncode != 0:
         raise WrongClaim(f"`{command}` ended with {done.returncode}")
+
+
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
 
 
 def _read_conditions(file: Path) -> dict[str, Any]:

@@ -20,8 +20,8 @@ _TOGETHER_NS = 200_000
 """Packets that arrive within this time of another arrive together: a sender of 10 Mbit/s has more than a
 millisecond between two."""
 _BURST_GAP_NS = 1_000_000
-"""A longer gap ends a burst, as in the figures of traces: packets of successive milliseconds, the time between two
-transmissions of LTE, are one burst."""
+"""A gap of this time ends a burst: packets of successive milliseconds, the time between two transmissions of LTE, are
+bursts of their own."""
 _WINDOW = 40.0
 """The window whose delay in the profile is followed, in packets: one that a flow has in good and bad times. The slope
 at the end of the curve would not do, since points of large windows exist from good times only."""
@@ -132,7 +132,7 @@ def _arrivals(seen: cp.Observed, skip_s: float) -> dict[str, float] | None:
     together = np.concatenate([close, [False]]) | np.concatenate([[False], close])
     return {
         "together": float(together.sum()) / len(at),
-        "burst_mean_packets": len(at) / (1 + int((gaps > _BURST_GAP_NS).sum())),
+        "burst_mean_packets": len(at) / (1 + int((gaps >= _BURST_GAP_NS).sum())),
         "longest_gap_ms": float(gaps.max()) / 1e6,
     }
 
@@ -195,17 +195,15 @@ def unit_of(name: str) -> tuple[Unit, float]:
 _MISSING = object()
 
 
-def field(records: list[Located], axes: list[str], name: str, only: tuple[str, str] | None = None) -> Figures:
+def field(records: list[Located], axes: list[str], name: str) -> Figures:
     """The values of a field of records: ``queue_delay_ms.p95``, ``flow.lost``, ``transfer.completion_ms``,
     ``series.throughput_mbps``, ``flow.series.throughput_mbps``; those of a table along an axis of theirs:
-    ``window.packets``. ``only`` keeps the records at one place of an axis."""
+    ``window.packets``."""
     more, values = _kind(name)
     unit, scale = unit_of(name)
     rows = []
     is_there = False
     for places, record in records:
-        if only is not None and only[0] in axes and places[axes.index(only[0])] != only[1]:
-            continue
         for own, value, labels in values(record):
             is_there = is_there or value is not _MISSING
             number = float(value) if isinstance(value, int | float) else math.nan

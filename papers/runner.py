@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from papers.records import Located, Record
 from papers.recordings import Recording, recording
 from papers.tables import Trainer, named_in, training
 from papers.traces import NeedsTraces, Traces
+from papers.variants import Variant, form_of, forms_of, sweep_of
 
 DEPTHS = ["quick", "as written", "full"]
 """``quick``: one seed and one start in the trace; ``full``: five seeds and ten starts."""
@@ -42,6 +44,23 @@ class Options:
     """Whether results of earlier times are not used."""
     progress: bool = False
     """Whether to say on standard error how far it is."""
+    sweep: bool = False
+    """Whether to run claims also under other forms of the protocol, and with what the paper does not print set
+    otherwise."""
+
+
+@dataclass
+class Tried:
+    """What came out of a claim under a variant."""
+
+    variant: Variant
+    verdict: str
+    results: list[Result]
+
+    @property
+    def holds(self) -> bool:
+        """Whether the sentence is true at all."""
+        return self.verdict in ("reproduced", "in part")
 
 
 @dataclass
@@ -58,13 +77,48 @@ class Outcome:
     """Why there is no verdict: ``needs traces``, or what went wrong. The verdict is then ``open``."""
     seconds: float = 0.0
     """Processor time of its runs; shared ones count for each claim."""
+    forms: list[Tried] = field(default_factory=list)
+    """Each form of the protocol under test; the first decides."""
+    sweep: list[Tried] = field(default_factory=list)
+    """The deciding form with what the paper does not print set otherwise, if that was asked for."""
+    depth: str = "as written"
 
     @property
     def is_expected(self) -> bool:
-        """Whether the verdict is the one expected. On generated traces any is."""
+        """Whether all verdicts are those expected. On generated traces any is, and but for the depth as written only
+        the verdict itself is asked for."""
         if self.unrun is not None:
             return not self.has_failed
-        return self.on_generated_traces or self.verdict == self.expected
+        if self.on_generated_traces:
+            return True
+        return self.verdict == self.expected and (self.depth != "as written" or not self.differences)
+
+    @property
+    def differences(self) -> list[str]:
+        """Which verdicts of other forms, and which quantities that turn it, are others than the claim says."""
+        claim = self.claim
+        found = []
+        for tried in self.forms[1:]:
+            expected = claim.forms.get(tried.variant.value, claim.expected)
+            if tried.verdict != expected:
+                found.append(f"{tried.variant.value}: {tried.verdict}, not {expected}")
+        if self.sweep and self.turning != list(claim.depends):
+            found.append(f"depends on {', '.join(self.turning) or 'nothing'}, not {', '.join(claim.depends) or 'nothing'}")
+        return found
+
+    @property
+    def turning(self) -> list[str]:
+        """What turns the verdict between holding and not: quantities of the sweep, in its order."""
+        holds = self.verdict in ("reproduced", "in part")
+        return list(dict.fromkeys(one.variant.what for one in self.sweep if one.holds != holds))
+
+    @property
+    def swept(self) -> str:
+        """In how many set-ups it holds, the one as written among them; empty without a sweep."""
+        if not self.sweep:
+            return ""
+        holding = sum(one.holds for one in self.sweep) + (self.verdict in ("reproduced", "in part"))
+        return f"holds in {holding} of {len(self.sweep) + 1} set-ups"
 
     @property
     def has_failed(self) -> bool:
@@ -80,7 +134,10 @@ class Outcome:
         about = "in a model: " if mode == "model" else ""
         about = "not testable here; in a model: " if mode == "field" and self.claim.checks else about
         generated = ", on generated traces" if self.on_generated_traces else ""
-        return f"{about}{self.verdict}{max(notes, default='')}{generated}"
+        verdict = self.verdict
+        if self.claim.depends and not self.on_generated_traces:
+            verdict = f"depends on {' and '.join(self.claim.depends)} ({verdict} as set up)"
+        return f"{about}{verdict}{max(notes, default='')}{generated}"
 
 
 class Measured:
@@ -98,24 +155,42 @@ class Measured:
         self._runs[run] = of
 
     def field(self, run: str, name: str, only: tuple[str, str] | None) -> Figures:
-        """The values of a field; ``only`` is an axis and the place on it that counts."""
+        """The values of a field; ``only`` is an axis and the repetition along it that counts."""
         of = self._runs[run]
         if isinstance(of, Recording):
             return of.field(name, only)
-        return records.field(of[1], of[0], name, only)
+        axes, found = of
+        if only is not None and only[0] in axes:
+            ordinals = _ordinals(axes, found, only[0])
+            # What was run once stands beside each repetition of the others.
+            if len(set(ordinals)) > 1:
+                found = [one for one, at in zip(found, ordinals, strict=True) if at == only[1]]
+        return records.field(found, axes, name)
 
-    def places(self, run: str, axis: str) -> list[str]:
-        """The places of an axis."""
+    def repetitions(self, run: str, axis: str) -> list[str]:
+        """The repetitions along an axis."""
         of = self._runs[run]
         if isinstance(of, Recording):
             return of.places(axis)
         axes, found = of
-        return list(dict.fromkeys(one.places[axes.index(axis)] for one in found)) if axis in axes else []
+        return list(dict.fromkeys(_ordinals(axes, found, axis))) if axis in axes else []
 
     def maps(self, run: str, which: str) -> list[Any]:
         """Pictures of trained tables."""
         of = self._runs[run]
         return [] if isinstance(of, Recording) else [one.record["maps"][which] for one in of[1]]
+
+
+def _ordinals(axes: list[str], found: list[Located], axis: str) -> list[str]:
+    """Which repetition each record is: the starts in traces of other lengths are at other times."""
+    at = axes.index(axis)
+    met: dict[tuple[str, ...], dict[str, str]] = {}
+    ordinals = []
+    for one in found:
+        others = one.places[:at] + one.places[at + 1 :]
+        own = met.setdefault(others, {})
+        ordinals.append(own.setdefault(one.places[at], str(len(own))))
+    return ordinals
 
 
 class _Job(NamedTuple):
@@ -131,16 +206,29 @@ class _Job(NamedTuple):
         return 3 + self.text.count("[[flow]]")
 
 
+class _Cell(NamedTuple):
+    """A part of a run: its places on the axes, a simulation or its record, and what checks call its flows' controllers
+    where these are others than theirs."""
+
+    places: tuple[str, ...]
+    of: _Job | Record
+    called: list[str] | None = None
+
+
+_Cells = dict[str, list[_Cell]]
+"""What each run of a claim consists of."""
+
+
 class _Plan:
     """All simulations that claims need, each once."""
 
     def __init__(self, claims: list[Claim], options: Options, cache: Path) -> None:
         self.traces = Traces(options.traces, cache)
         self._trainer = Trainer(self.traces, cache, options.fresh)
-        self._depth = options.depth
+        self._options = options
         self.unrun: dict[str, str] = {}
         self.jobs: dict[_Job, None] = {}
-        self.cells: dict[str, dict[str, list[tuple[tuple[str, ...], _Job | Record]]]] = {}
+        self.variants: dict[str, list[tuple[Variant, _Cells]]] = {}
         for claim in claims:
             try:
                 self._add(claim)
@@ -152,27 +240,51 @@ class _Plan:
     def _add(self, claim: Claim) -> None:
         if claim.needs_traces and self.traces.are_generated and names_recorded_traces(claim):
             raise NeedsTraces(claim.id)
-        cells: dict[str, list[tuple[tuple[str, ...], _Job | Record]]] = {}
+        first, *others = forms_of(claim)
+        decides = form_of(first)
+        found = [(decides, self._cells(claim, decides))]
+        if self._options.sweep:
+            found += [(form_of(other), self._cells(claim, form_of(other))) for other in others]
+            texts = [cell.of.text for of in found[0][1].values() for cell in of if isinstance(cell.of, _Job)]
+            for variant in sweep_of(claim, texts):
+                found.append((variant, self._cells(claim, variant, first.of)))
+        self.variants[claim.id] = found
+        self.jobs |= dict.fromkeys(
+            cell.of for _, cells in found for of in cells.values() for cell in of if isinstance(cell.of, _Job)
+        )
+
+    def _cells(self, claim: Claim, variant: Variant, form: Callable[[str], str] = lambda text: text) -> _Cells:
+        cells: _Cells = {}
         for name, run in claim.runs.items():
+            if run.beside and (variant.what != "form" or self.variants.get(claim.id)):
+                continue
             try:
-                cells[name] = self._cells_of(claim, run.asked)
+                cells[name] = self._cells_of(claim, variant.asked(run.asked), lambda text: variant.text(form(text)))
             except (WrongClaim, cp.CellpaceError) as error:
                 raise WrongClaim(f"run {name}: {error}") from None
-        self.cells[claim.id] = cells
-        self.jobs |= dict.fromkeys(job for of in cells.values() for _, job in of if isinstance(job, _Job))
+        return cells
 
-    def _cells_of(self, claim: Claim, asked: dict[str, Any]) -> list[tuple[tuple[str, ...], _Job | Record]]:
+    def _cells_of(
+        self, claim: Claim, asked: dict[str, Any], changed: Callable[[str], str]
+    ) -> list[_Cell]:
         if "recording" in asked:
             return []
         if "train" in asked:
             wanted = scenarios.axes_of(asked)["train"]
             made = {name: self._trainer.figures(training(claim.trainings[name])) for name in wanted}
-            return [((name, "0ms", "1"), record) for name, record in made.items()]
-        found: list[tuple[tuple[str, ...], _Job | Record]] = []
-        for cell in scenarios.cells_of(asked, self._depth, self.traces):
-            text = self._trainer.in_scenario(cell.text, claim.trainings)
-            found.append((cell.places, _Job(text, cell.seed, "series" in asked, asked.get("analysis"))))
+            return [_Cell((name, "0ms", "1"), record) for name, record in made.items()]
+        found: list[_Cell] = []
+        for cell in scenarios.cells_of(asked, self._options.depth, self.traces):
+            other = changed(cell.text)
+            text = self._trainer.in_scenario(other, claim.trainings)
+            job = _Job(text, cell.seed, "series" in asked, asked.get("analysis"))
+            found.append(_Cell(cell.places, job, _controllers(cell.text) if other != cell.text else None))
         return found
+
+
+def _controllers(text: str) -> list[str]:
+    """Those of a scenario's flows."""
+    return re.findall(r'^cc = "([^"]*)"', text, re.M)
 
 
 def names_recorded_traces(claim: Claim) -> bool:
@@ -242,34 +354,57 @@ def _outcome(claim: Claim, plan: _Plan, done: dict[_Job, Record | str], options:
     if unrun is not None:
         return Outcome(claim, "open", claim.expected, unrun=unrun)
     try:
-        claim.figures, seconds = _measured(claim, plan, done)
-        results = claim.results()
+        tried, seconds = _tried(claim, plan.variants[claim.id], done)
     except WrongClaim as error:
         return Outcome(claim, "open", claim.expected, unrun=f"failed: {error}")
-    verdict = verdict_of(results) if results else claim.expected
     expected = claim.expected
     if options.depth == "quick" and claim.expected_quick is not None:
         expected = claim.expected_quick
-    elif claim.mode == "field" and results:
+    elif claim.mode == "field" and tried[0].results:
         expected = claim.stand_in or expected
-    return Outcome(claim, verdict, expected, results, generated, None, seconds)
+    forms = [one for one in tried if one.variant.what == "form"]
+    sweep = [one for one in tried if one.variant.what != "form"]
+    first = tried[0]
+    return Outcome(
+        claim, first.verdict, expected, first.results, generated, None, seconds, forms, sweep, options.depth
+    )
 
 
-def _measured(claim: Claim, plan: _Plan, done: dict[_Job, Record | str]) -> tuple[Measured, float]:
+def _tried(
+    claim: Claim, variants: list[tuple[Variant, _Cells]], done: dict[_Job, Record | str]
+) -> tuple[list[Tried], float]:
+    """What comes out of each variant, and the processor time of all. The claim keeps the figures of the first."""
+    seconds, tried = 0.0, []
+    for variant, cells in reversed(variants):
+        claim.figures, own = _measured(claim, cells, done)
+        seconds += own
+        results = claim.results(cells)
+        tried.append(Tried(variant, verdict_of(results) if results else claim.expected, results))
+    return tried[::-1], seconds
+
+
+def _measured(claim: Claim, cells: _Cells, done: dict[_Job, Record | str]) -> tuple[Measured, float]:
     measured, seconds = Measured(), 0.0
     for name, run in claim.runs.items():
         if "recording" in run.asked:
             measured.add_recording(name, recording(run.asked["recording"]))
             continue
         found = []
-        for places, job in plan.cells[claim.id][name]:
-            record = done[job] if isinstance(job, _Job) else job
+        for places, of, called in cells.get(name, []):
+            record = done[of] if isinstance(of, _Job) else of
             if isinstance(record, str):
                 raise WrongClaim(f"run {name}: {record}")
             seconds += record.get("cpu_s", 0.0)
-            found.append(Located(places, record))
-        measured.add(name, scenarios.axes_of(run.asked), found)
+            found.append(Located(places, record if called is None else _called(record, called)))
+        if name in cells:
+            measured.add(name, scenarios.axes_of(run.asked), found)
     return measured, seconds
+
+
+def _called(record: Record, names: list[str]) -> Record:
+    """A record whose flows have other names of controllers."""
+    flows = [flow | {"cc": name} for flow, name in zip(record["per_flow"], names, strict=True)]
+    return record | {"per_flow": flows}
 
 
 def _cache() -> Path:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from papers import charts, figures, recordings, runner, scenarios
+from papers import charts, fetch, figures, recordings, runner, scenarios
 from papers.__main__ import main
 from papers.claims import Check, Claim, Result, Run, all_claims, select, verdict_of
 from papers.figures import NUMBER, TIME, Figures, Margin, Row, WrongClaim, ms
 from papers.pages import HEADLINES, count_rows, write_pages
 from papers.traces import Traces
+from papers.variants import forms_of, sweep_of
 
 SOURCES = Path(__file__).parents[2]
 QUICK = runner.Options("quick")
@@ -47,6 +49,7 @@ def test_all_claims_load_and_are_counted_in_the_docs() -> None:
     assert sorted(HEADLINES) == sorted(claim.id for claim in claims if claim.headline)
     page = (SOURCES / "docs" / "validation" / "README.md").read_text(encoding="utf-8")
     _, rows = count_rows([runner.Outcome(claim, claim.expected, claim.expected) for claim in claims])
+    assert all(run.evidence for claim in claims for run in claim.runs.values() if run.setup != "ours")
     for row in rows:
         assert f"| {' | '.join(map(str, row))} |" in page
 
@@ -126,7 +129,7 @@ def test_tables_are_trained_and_run() -> None:
 
 
 def result(setup: str, level: str, passed: bool, noise: bool = False, decides: bool = False) -> Result:
-    run = Run(made(scenario=""), "r", setup, "", decides, {})
+    run = Run(made(scenario=""), "r", setup, "", decides, setup == "beside", {})
     return Result(Check("", level, run, lambda run: run["jain"]), passed, noise, "", "", "")
 
 
@@ -139,6 +142,83 @@ def test_verdicts_follow_the_levels_and_the_printed_set_up_decides() -> None:
     assert verdict_of([core, result("inferred", "core", True)]) == "in part"
     assert verdict_of([core, result("inferred", "core", True, decides=True)]) == "reproduced"
     assert verdict_of([core, result("ours", "core", True)]) == "refuted"
+    assert verdict_of([passed, result("beside", "core", False)]) == "reproduced"
+
+
+def test_a_set_up_is_printed_only_with_the_words() -> None:
+    claim = made(trace="constant:12mbit", cc="cubic")
+    assert claim.runs["alone"].setup == "ours"
+    assert claim.run("printed", printed="RTT 40 ms", trace="constant:12mbit", cc="cubic").evidence == "RTT 40 ms"
+    with pytest.raises(WrongClaim, match="`decides` is for inferred set-ups"):
+        claim.run("decides", decides=True, trace="constant:12mbit", cc="cubic")
+    with pytest.raises(WrongClaim, match="not both"):
+        claim.run("two", printed="RTT 40 ms", inferred="so it must be", trace="constant:12mbit", cc="cubic")
+
+
+def two_windows(depends: tuple[str, ...] = ()) -> Claim:
+    """A window of 40 packets fills 12 Mbit/s over 40 ms, and not over 60."""
+    asked: dict[str, Any] = {"trace": "constant:12mbit", "cc": "fixed:cwnd=40pkts", "rtt": "40ms", "queue": "droptail:2MB"}
+    claim = Claim("made-window", "here", "A window fills a link.", "text", "virtual", "reproduced", depends=depends)
+    run = claim.run("alone", duration="5s", **asked)
+    run.core("full", lambda run: run["utilization"].mean() >= 0.95)
+    return claim
+
+
+def test_what_the_paper_does_not_print_is_set_otherwise_and_may_turn_the_verdict() -> None:
+    options = runner.Options(sweep=True)
+    (outcome,) = runner.run([two_windows(("RTT",))], options)
+    found = {(tried.variant.what, tried.variant.value): tried.verdict for tried in outcome.sweep}
+    assert found["RTT", "20ms"] == found["buffer", "droptail:1MB"] == "reproduced"
+    assert found["RTT", "60ms"] == found["RTT", "100ms"] == "refuted"
+    assert outcome.turning == ["RTT"] and outcome.is_expected and outcome.swept == "holds in 6 of 8 set-ups"
+    assert outcome.shown == "depends on RTT (reproduced as set up)"
+    (other,) = runner.run([two_windows()], options)
+    assert not other.is_expected and other.differences == ["depends on RTT, not nothing"]
+    claim = two_windows()
+    claim.fixed = ("RTT", "buffer")
+    assert not sweep_of(claim, ['rtt = "40ms"\nqueue = "droptail:2MB"\n'])
+
+
+def test_the_form_that_the_paper_prints_decides_and_the_others_are_beside_it() -> None:
+    claim = Claim("verus-made", "here", "Verus fills a link.", "text", "virtual", "reproduced", forms={"verus": "refuted"})
+    run = claim.run("alone", trace="constant:12mbit", cc=["verus:r=2", "cubic"], rtt="40ms", duration="5s")
+    run.core("as printed", lambda run: run["flow.queue_delay_ms.mean"].at(cc="verus:r=2").mean() >= 0 * ms)
+    assert [form.name for form in forms_of(claim)] == ["verus:paper", "verus", "verus:original"]
+    (outcome,) = runner.run([claim], runner.Options(sweep=True))
+    assert outcome.differences == ["verus: reproduced, not refuted"]
+    values = {tried.results[0].value for tried in outcome.forms}
+    assert len(values) > 1, "the forms are not the same program"
+
+
+def test_intervals_and_repetitions_stand_beside_the_values(capsys: pytest.CaptureFixture[str]) -> None:
+    seeds = [1, 2, 3, 4, 5]
+    claim = made(trace="random:2mbit..20mbit/1s", cc="cubic", rtt="40ms", duration="5s", seeds=seeds)
+    claim.runs["alone"].core("fast", lambda run: run["throughput_mbps"].mean() >= 1 * figures.mbit, bound="paper")
+    (outcome,) = runner.run([claim], runner.Options())
+    (found,) = outcome.results
+    assert found.repetitions == 5 and found.half_width.endswith("Mbit/s") and found.check.bound == "paper"
+
+
+def test_traces_are_fetched_with_their_hashes_and_errors_name_them(tmp_path: Path) -> None:
+    published = tmp_path / "published" / "who" / "what" / "HEAD"
+    published.mkdir(parents=True)
+    (published / "a.down").write_text("1\n2\n")
+    digest = "1191fea2f7f3bb65a2e1dcbd6ab0f9a9d3a4cfaf0cbb6bcb3a6a2bb31a2cb5a7"
+    wrong = fetch.Source("who/what", "a.down", 4, digest, "MIT", "a.down")
+    right = wrong._replace(sha256=hashlib.sha256(b"1\n2\n").hexdigest())
+    base, into = (tmp_path / "published").as_uri(), tmp_path / "traces"
+    said: list[str] = []
+    assert fetch.fetch([right], into, said.append, base) == 1 and (into / "a.down").read_text() == "1\n2\n"
+    assert fetch.fetch([right], into, said.append, base) == 0 and said == ["a.down: 4 bytes from who/what (MIT)"]
+    with pytest.raises(fetch.Unfetched, match="a.down: file:.*is not the file of 4 bytes"):
+        fetch.fetch([wrong], into, said.append, base)
+    assert (into / "a.down").read_text() == "1\n2\n", "what is there stays"
+    with pytest.raises(fetch.Unfetched, match="1 of 1 files cannot be fetched\n  b.down: file:.*No such file"):
+        fetch.fetch([right._replace(path="b.down", name="b.down")], into, said.append, base)
+    known = fetch.sources()
+    assert all(len(one.sha256) == 64 and one.licence for one in known)
+    names = {one.name for one in known}
+    assert {"city-drive.down", "verizon-lte-short.up", "mdi/channel11.down"} <= names
 
 
 def of(**values: float) -> Figures:
@@ -199,6 +279,14 @@ def test_what_is_measured_is_stored_with_its_conditions_and_read_again(tmp_path:
     again = recordings.recordings(root)["made"]
     assert again.field("throughput_mbps").rows[0].value == 7e6
     assert again.note in ("", " (invalid)") and "Linux" in again.machine
+    code = root / "crates" / "cc" / "src" / "lib.rs"
+    code.parent.mkdir(parents=True)
+    code.write_text("fn changed() {}")
+    recordings.recordings.cache_clear()
+    recordings.code_digest.cache_clear()
+    assert recordings.recordings(root)["made"].note == " (stale)"
+    code.unlink()
+    recordings.code_digest.cache_clear()
     conditions = root / "papers" / "recorded" / "made.json"
     conditions.write_text(json.dumps(json.loads(conditions.read_text()) | {"description": "another"}))
     recordings.recordings.cache_clear()
