@@ -3,6 +3,14 @@
 from papers.claims import Claim, claim
 from papers.figures import mbit, ms, pkts, s
 
+SENDONLY = "\"we use the 'sendonly' implementation of Sprout to get a fair comparison\" (footnote 3)"
+RED = '"minimum queue size 3 MBit, maximum queue size 9 MBit, and drop probability 10%" (section 6.2)'
+REDRAWN = """"Every five seconds the whole network parameters, i.e. link capacity, network RTT, and loss rate, are changed";
+"the RTT was varied between 10 ms and 100 ms, and the loss rate between 0% and 1%" (section 7)"""
+OWN_QUEUE = """"The server outgoing bandwidth is controlled through the Linux Traffic Control (tc) tool" (section 7): packets wait in
+the sender's own host, where Linux lets a socket have 212 992 bytes waiting unless a program asks for more, and TCP
+131 072."""
+
 
 @claim(
     "Abstract, sections 1 and 6.1",
@@ -23,7 +31,7 @@ def abstract_delay(c: Claim) -> None:
         trace=["hspa", "lte", "umts"],
         cc=["verus:r=2", "verus:r=4", "verus:r=6", "cubic"],
         duration="60s",
-        starts=10,
+        starts=5,
     )
     alone.core(
         "a tenth of the delay of Cubic on at least six of eight traces",
@@ -35,6 +43,7 @@ def abstract_delay(c: Claim) -> None:
             ).count()
             >= 6
         ),
+        bound="paper",
     )
     alone.core(
         "at least three quarters of the throughput of Cubic on at least six of eight",
@@ -54,6 +63,7 @@ def abstract_delay(c: Claim) -> None:
             / run["queue_delay_ms.mean"].at(cc="verus:r=2").mean("start", "seed")
             >= 10
         ).all(),
+        bound="paper",
     )
     alone.full(
         "at least 0.9 of the throughput on at least four",
@@ -80,6 +90,7 @@ def abstract_delay(c: Claim) -> None:
                 >= 1
             )
         ).any(),
+        bound="paper",
     )
     alone.chart(
         "scatter",
@@ -95,11 +106,12 @@ def abstract_delay(c: Claim) -> None:
     "Abstract",
     "text",
     "virtual",
-    expected="reproduced",
+    expected="refuted",
+    because="""Against the original program with data one way, which is what the paper compared with, Verus as printed has 0.93 of the throughput
+on rapid-change, and at most 1.4 times on random links. Against Sprout as its authors measured it, which sends both ways, it
+has 1.17 times: an uplink in use delays forecasts, and the original takes what the sender left out for the link's rate.""",
     headline="More throughput than Sprout on rapidly changing links",
     original={"ratio": 1.3},
-    because="""Against Sprout as its authors measured it, which sends both ways and looks at its window every 10 ms, and not
-against Sprout as specified, which uses as much of a link as Verus.""",
 )
 def abstract_sprout(c: Claim) -> None:
     """Verus has up to 30 % more throughput than Sprout on rapidly changing networks."""
@@ -111,8 +123,18 @@ def abstract_sprout(c: Claim) -> None:
         duration="300s",
         seeds=[1, 2, 3, 4, 5],
     )
-    original = c.run(
-        "original",
+    sendonly = c.run(
+        "sendonly",
+        printed=SENDONLY,
+        block="CELL",
+        trace=["rapid-change", "random:2mbit..20mbit/5s"],
+        cc="sprout:original",
+        duration="300s",
+        seeds=[1, 2, 3, 4, 5],
+    )
+    both = c.run(
+        "both",
+        beside=True,
         block="CELL",
         trace=["rapid-change", "random:2mbit..20mbit/5s"],
         cc="sprout:original",
@@ -121,31 +143,27 @@ def abstract_sprout(c: Claim) -> None:
         flow='reverse = "sprout:original"',
         uplink="constant:12mbit",
     )
-    alone.core(
+    sendonly.core(
         "5 % more than the original Sprout on rapid-change",
         lambda run: (
-            run["throughput_mbps"].at(cc="verus:r=2", trace="rapid-change").mean()
-            / original["throughput_mbps"].at(trace="rapid-change").mean()
+            alone["throughput_mbps"].at(cc="verus:r=2", trace="rapid-change").mean()
+            / run["throughput_mbps"].at(trace="rapid-change").mean()
             >= 1.05
         ),
     )
-    alone.full(
+    sendonly.full(
         "15 to 60 % more at most",
         lambda run: (
-            (
-                (
-                    run["throughput_mbps"].at(cc="verus:r=2")
-                    / original["throughput_mbps"].at(cc="sprout:original", uplink="constant:12mbit")
-                ).max()
-                >= 1.15
-            )
-            & (
-                (
-                    run["throughput_mbps"].at(cc="verus:r=2")
-                    / original["throughput_mbps"].at(cc="sprout:original", uplink="constant:12mbit")
-                ).max()
-                <= 1.6
-            )
+            ((alone["throughput_mbps"].at(cc="verus:r=2") / run["throughput_mbps"].mean("cc")).max() >= 1.15)
+            & ((alone["throughput_mbps"].at(cc="verus:r=2") / run["throughput_mbps"].mean("cc")).max() <= 1.6)
+        ),
+    )
+    both.core(
+        "Sprout both ways: 5 % more on rapid-change",
+        lambda run: (
+            alone["throughput_mbps"].at(cc="verus:r=2", trace="rapid-change").mean()
+            / run["throughput_mbps"].at(trace="rapid-change").mean()
+            >= 1.05
         ),
     )
     alone.chart(
@@ -167,7 +185,7 @@ def abstract_sprout(c: Claim) -> None:
 def sec2_bufferbloat(c: Claim) -> None:
     """TCP Cubic and NewReno have delays of seconds in the buffers of cellular networks."""
     alone = c.run(
-        "alone", block="CELL", trace=["hspa", "lte", "umts"], cc=["cubic", "newreno"], duration="60s", starts=10
+        "alone", block="CELL", trace=["hspa", "lte", "umts"], cc=["cubic", "newreno"], duration="60s", starts=5
     )
     alone.core(
         "95 % of the packets wait at most a second or more, on every trace",
@@ -206,14 +224,13 @@ def sec3_probe(c: Claim) -> None:
     "Figure 1",
     "figure",
     "virtual",
-    expected="reproduced",
-    expected_quick="refuted",
+    expected="refuted",
+    because="""UDP of 10 Mbit/s in the first three seconds after the first half minute in which the recorded channel has 10 Mbit/s. Packets
+come together as claimed, with pauses of 12 ms and more between them. But the traces have a resolution of a millisecond: where
+a gap of one ends a burst, bursts of LTE have 1.6 and 1.9 packets, below the two asked for, and those of HSPA+ 2.2. Where
+only a longer gap does, as between two transmissions of LTE, they have 3.6 to 3.8.""",
+    fixed=("RTT", "buffer"),
     original={"note": "no values printed; one second of an LTE downlink of 10 Mbit/s"},
-    because="""UDP of 10 Mbit/s in the first three seconds after the first half minute in which the recorded channel has 10
-Mbit/s. The traces have a resolution of a millisecond, so packets of one millisecond arrive together, and a
-burst ends with a gap of more than one, as in `trace show`: a smooth sender of 10 Mbit/s, with 1.2 ms between
-packets, has bursts of one packet. With every millisecond a burst of its own they have 1.6, 1.9 and 2.2 packets.
-The first second alone (`--quick`) has a little less than half of the packets of Verizon's LTE together.""",
 )
 def fig1(c: Claim) -> None:
     """The packets of a 10 Mbit/s LTE downlink arrive in bursts."""
@@ -313,6 +330,7 @@ def fig2(c: Claim) -> None:
             run["trace.burst_packets.mean"].at(trace="lte").max()
             < run["trace.burst_packets.mean"].at(trace="hspa").min()
         ),
+        bound="paper",
     )
     traces.full(
         "LTE has more bursts per Mbit than every other trace",
@@ -320,6 +338,7 @@ def fig2(c: Claim) -> None:
             run["trace.burst_packets.mean"].at(trace="lte").max()
             < run["trace.burst_packets.mean"].at(trace=["hspa", "umts"]).min()
         ),
+        bound="paper",
     )
     traces.full(
         "the 99th percentile of the time between bursts is five times the median",
@@ -353,6 +372,7 @@ def fig3(c: Claim) -> None:
     capacity."""
     cell = c.run(
         "cell",
+        seeds=[1, 2, 3, 4, 5],
         trace=["constant:20mbit", "constant:40mbit", "merged"],
         sweep={"one": ["1mbit", "5mbit", "10mbit"], "two": ["1kbit", "10mbit"]},
         scenario="""trace = "{trace}"
@@ -402,6 +422,7 @@ user = "two"
                 / run["flow.queue_delay_ms.mean"].at(flow="0", two="1kbit", one="5mbit", trace="merged").mean()
             )
         ),
+        bound="paper",
     )
     cell.full(
         "at most 1.5 at 1 Mbit/s",
@@ -477,15 +498,22 @@ def eq2(c: Claim) -> None:
     """The epoch delay, its maximum and its smoothed change."""
 
 
-@claim("Figure 5", "figure", "virtual", expected="reproduced", original={"note": "no values printed"})
+@claim(
+    "Figure 5",
+    "figure",
+    "virtual",
+    expected="reproduced",
+    forms={"verus:original": "refuted"},
+    original={"note": "no values printed"},
+)
 def fig5(c: Claim) -> None:
     """The profile: recorded points and a curve through them, delay rising with the window."""
-    alone = c.run("alone", block="CELL", trace="city-drive", cc="verus:r=2", analysis="profile", duration="60s")
+    alone = c.run("alone", block="CELL", trace="city-drive", cc="verus:r=2", analysis="profile", duration="60s", starts=5)
     alone.core(
         "windows and recorded delays have a rank correlation of 0.7 or more",
         lambda run: run["profile.correlation"].mean() >= 0.7,
     )
-    alone.core("the curve never falls", lambda run: run["profile.least_step_ms"].min() >= 0 * ms)
+    alone.core("the curve never falls", lambda run: run["profile.least_step_ms"].min() >= 0 * ms, bound="paper")
     alone.full("points are within 30 % of the curve in the median", lambda run: run["profile.distance"].mean() <= 0.3)
 
 
@@ -535,6 +563,7 @@ def fig7(c: Claim) -> None:
         cc=["verus:r=2", "verus:r=6"],
         analysis="profile",
         duration="200s",
+        starts=5,
     )
     alone.core(
         "the delay of 40 packets falls with the rate of the 5 s before: a rank correlation of -0.5 or less on three of four traces",
@@ -562,7 +591,7 @@ def sec53_epoch(c: Claim) -> None:
         trace="hspa",
         cc="verus:r=2,epoch={epoch}",
         duration="60s",
-        starts=10,
+        starts=5,
         sweep={"epoch": ["1ms", "2ms", "5ms", "10ms", "20ms", "50ms"]},
     )
     alone.core(
@@ -593,6 +622,7 @@ def sec53_epoch(c: Claim) -> None:
             (run["utilization"].at(epoch="5ms").mean() > run["utilization"].at(epoch="20ms").mean())
             & (run["utilization"].at(epoch="20ms").mean() > run["utilization"].at(epoch="50ms").mean())
         ),
+        bound="paper",
     )
     alone.chart(
         "scatter",
@@ -621,7 +651,7 @@ def sec53_refit(c: Claim) -> None:
         trace="hspa",
         cc="verus:r=2,refit={refit}",
         duration="60s",
-        starts=10,
+        starts=5,
         sweep={"refit": ["100ms", "500ms", "1s", "5s", "30s"]},
     )
     alone.core(
@@ -664,7 +694,7 @@ def sec53_delta(c: Claim) -> None:
         trace="hspa",
         cc="verus:r=2,{deltas}",
         duration="60s",
-        starts=10,
+        starts=5,
         sweep={
             "deltas": [
                 "delta1=1ms,delta2=1ms",
@@ -731,66 +761,62 @@ def sec53_traces(c: Claim) -> None:
     "figure",
     "virtual",
     expected="in part",
+    because="""Nothing exceeds a Cubic that fills the link. The paper's network was live, with a queue for each phone; here nine flows share one
+queue.""",
     original={"duration_s": 120, "flows": 9},
-    because="""Nothing exceeds a Cubic that fills the link; on single traces Verus with R = 2 goes down to 0.896 of its
-throughput, and the check takes the mean over traces. The paper's network was live, with a queue for each phone;
-here nine flows share one queue.""",
 )
 def fig8a(c: Claim) -> None:
     """Three phones with three flows each on 3G: Verus has marginally more throughput than Cubic and an order of
     magnitude less delay."""
     shared = c.run(
         "shared",
-        setup="ours",
         block="CELL",
         trace="hspa",
-        cc=["verus:r=2", "verus:r=4", "verus:r=6", "cubic", "vegas"],
+        cc=["verus:r=2", "verus:r=6", "cubic"],
         flows=9,
-        spacing=["0s", "2s"],
-        after_last_start=True,
-        starts=["0s", "60s"],
+        starts=5,
     )
     shared.core(
         "a tenth of the delay of Cubic on at least 4 traces",
         lambda run: (
             (
-                run["queue_delay_ms.mean"].at(cc="cubic").mean("start", "seed", "spacing")
-                / run["queue_delay_ms.mean"].at(cc="verus:r=2").mean("start", "seed", "spacing")
+                run["queue_delay_ms.mean"].at(cc="cubic").mean("start", "seed")
+                / run["queue_delay_ms.mean"].at(cc="verus:r=2").mean("start", "seed")
                 >= 10
             ).count()
             >= 4
         ),
+        bound="paper",
     )
     shared.core(
-        "R = 2 has at least 0.9 of the throughput of Cubic in the mean over traces",
+        "R = 2 has at least 0.9 of the throughput of Cubic on all traces",
         lambda run: (
-            (
-                run["throughput_mbps"].at(cc="verus:r=2").mean("start", "seed", "spacing")
-                / run["throughput_mbps"].at(cc="cubic").mean("start", "seed", "spacing")
-            ).mean()
+            run["throughput_mbps"].at(cc="verus:r=2").mean("start", "seed")
+            / run["throughput_mbps"].at(cc="cubic").mean("start", "seed")
             >= 0.9
-        ),
+        ).all(),
     )
     shared.full(
         "R = 6 has at least 0.98 of it",
         lambda run: (
-            run["throughput_mbps"].at(cc="verus:r=6").mean("start", "seed", "spacing")
-            / run["throughput_mbps"].at(cc="cubic").mean("start", "seed", "spacing")
+            run["throughput_mbps"].at(cc="verus:r=6").mean("start", "seed")
+            / run["throughput_mbps"].at(cc="cubic").mean("start", "seed")
             >= 0.98
         ).all(),
     )
     shared.full(
         "R = 6 has more",
         lambda run: (
-            run["throughput_mbps"].at(cc="verus:r=6").mean("start", "seed", "spacing")
-            / run["throughput_mbps"].at(cc="cubic").mean("start", "seed", "spacing")
+            run["throughput_mbps"].at(cc="verus:r=6").mean("start", "seed")
+            / run["throughput_mbps"].at(cc="cubic").mean("start", "seed")
             >= 1
         ).any(),
+        bound="paper",
     )
     shared.chart(
         "scatter",
-        lambda run: run["flow.throughput_mbps"].mean("start", "seed", "spacing"),
-        x=lambda run: run["flow.queue_delay_ms.mean"].mean("start", "seed", "spacing"),
+        lambda run: run["flow.throughput_mbps"].mean("start", "seed"),
+        x=lambda run: run["flow.queue_delay_ms.mean"].mean("start", "seed"),
         group="cc",
         caption="Throughput against mean queue delay, a mark for each flow and trace.",
         log="x",
@@ -810,56 +836,53 @@ def fig8b(c: Claim) -> None:
     """The same on LTE, more in favour of Verus."""
     shared = c.run(
         "shared",
-        setup="ours",
         block="CELL",
         trace="lte",
-        cc=["verus:r=2", "verus:r=4", "verus:r=6", "cubic", "vegas"],
+        cc=["verus:r=2", "verus:r=6", "cubic"],
         flows=9,
-        spacing=["0s", "2s"],
-        after_last_start=True,
-        starts=["0s", "60s"],
+        starts=5,
     )
     shared.core(
         "a tenth of the delay of Cubic on at least 2 traces",
         lambda run: (
             (
-                run["queue_delay_ms.mean"].at(cc="cubic").mean("start", "seed", "spacing")
-                / run["queue_delay_ms.mean"].at(cc="verus:r=2").mean("start", "seed", "spacing")
+                run["queue_delay_ms.mean"].at(cc="cubic").mean("start", "seed")
+                / run["queue_delay_ms.mean"].at(cc="verus:r=2").mean("start", "seed")
                 >= 10
             ).count()
             >= 2
         ),
+        bound="paper",
     )
     shared.core(
-        "R = 2 has at least 0.9 of the throughput of Cubic in the mean over traces",
+        "R = 2 has at least 0.9 of the throughput of Cubic on all traces",
         lambda run: (
-            (
-                run["throughput_mbps"].at(cc="verus:r=2").mean("start", "seed", "spacing")
-                / run["throughput_mbps"].at(cc="cubic").mean("start", "seed", "spacing")
-            ).mean()
+            run["throughput_mbps"].at(cc="verus:r=2").mean("start", "seed")
+            / run["throughput_mbps"].at(cc="cubic").mean("start", "seed")
             >= 0.9
-        ),
+        ).all(),
     )
     shared.full(
         "R = 6 has at least 0.98 of it",
         lambda run: (
-            run["throughput_mbps"].at(cc="verus:r=6").mean("start", "seed", "spacing")
-            / run["throughput_mbps"].at(cc="cubic").mean("start", "seed", "spacing")
+            run["throughput_mbps"].at(cc="verus:r=6").mean("start", "seed")
+            / run["throughput_mbps"].at(cc="cubic").mean("start", "seed")
             >= 0.98
         ).all(),
     )
     shared.full(
         "R = 6 has more",
         lambda run: (
-            run["throughput_mbps"].at(cc="verus:r=6").mean("start", "seed", "spacing")
-            / run["throughput_mbps"].at(cc="cubic").mean("start", "seed", "spacing")
+            run["throughput_mbps"].at(cc="verus:r=6").mean("start", "seed")
+            / run["throughput_mbps"].at(cc="cubic").mean("start", "seed")
             >= 1
         ).any(),
+        bound="paper",
     )
     shared.chart(
         "scatter",
-        lambda run: run["flow.throughput_mbps"].mean("start", "seed", "spacing"),
-        x=lambda run: run["flow.queue_delay_ms.mean"].mean("start", "seed", "spacing"),
+        lambda run: run["flow.throughput_mbps"].mean("start", "seed"),
+        x=lambda run: run["flow.queue_delay_ms.mean"].mean("start", "seed"),
         group="cc",
         caption="Throughput against mean queue delay, a mark for each flow and trace.",
         log="x",
@@ -880,18 +903,18 @@ def fig8_vegas(c: Claim) -> None:
     """The delay of Verus is an order of magnitude below that of Vegas."""
     together = c.run(
         "together",
+        printed='"we simultaneously trigger competing flows between the different devices and the server" (section 6.1)',
         block="CELL",
         trace=["campus-walk", "city-drive", "lte"],
         cc=["verus:r=2", "vegas"],
         flows=9,
         spacing="0s",
         after_last_start=True,
-        starts=["0s", "60s"],
+        starts=5,
     )
     late = c.run(
         "late",
-        setup="inferred",
-        evidence="""Nine secure copies that are started by hand do not begin in one millisecond, and a Vegas flow's base RTT is
+        inferred="""Nine secure copies that are started by hand do not begin in one millisecond, and a Vegas flow's base RTT is
 the least RTT that it has seen.""",
         block="CELL",
         trace=["campus-walk", "city-drive", "lte"],
@@ -899,7 +922,7 @@ the least RTT that it has seen.""",
         flows=9,
         spacing=["2s", "10s"],
         after_last_start=True,
-        starts=["0s", "60s"],
+        starts=5,
     )
     together.core(
         "started together: half of the delay of Vegas or less on at least three of four traces",
@@ -930,6 +953,7 @@ the least RTT that it has seen.""",
             / run["queue_delay_ms.mean"].at(cc="verus:r=2", spacing="2s").mean("start", "seed")
             >= 10
         ).any(),
+        bound="paper",
     )
     together.chart(
         "bars",
@@ -952,37 +976,59 @@ the least RTT that it has seen.""",
     "text",
     "virtual",
     expected="refuted",
+    because="""Against the sendonly program nine flows of Verus as printed have 0.97 of the throughput at 0.43 of the delay, where both are claimed
+to be slightly higher. Against Sprout both ways they have 1.08 times the throughput, and still less delay.""",
     original={"note": "no values printed"},
-    because="""Against the original Sprout, which sends both ways, nine flows of Verus have more throughput, and 4 % less delay
-instead of slightly more.""",
 )
 def fig8_sprout(c: Claim) -> None:
     """Similar to Sprout, with slightly more throughput and slightly more delay."""
-    shared = c.run("shared", block="CELL", trace=["hspa", "lte"], cc="verus:r=2", flows=9, starts=["0s", "60s"])
-    original = c.run(
-        "original",
+    shared = c.run("shared", block="CELL", trace=["hspa", "lte"], cc="verus:r=2", flows=9, starts=5)
+    sendonly = c.run(
+        "sendonly",
+        printed=SENDONLY,
         block="CELL",
         trace=["hspa", "lte"],
         cc="sprout:original",
         flows=9,
-        starts=["0s", "60s"],
+        starts=5,
+    )
+    both = c.run(
+        "both",
+        beside=True,
+        block="CELL",
+        trace=["hspa", "lte"],
+        cc="sprout:original",
+        flows=9,
+        starts=5,
         flow='reverse = "sprout:original"',
         uplink="constant:12mbit",
     )
-    shared.core(
+    sendonly.core(
         "at least the throughput of Sprout in the mean over traces",
-        lambda run: run["throughput_mbps"].mean() / original["throughput_mbps"].mean() >= 1,
+        lambda run: shared["throughput_mbps"].mean() / run["throughput_mbps"].mean() >= 1,
+        bound="paper",
     )
-    shared.core(
+    sendonly.core(
         "at least its delay",
-        lambda run: run["queue_delay_ms.mean"].mean() / original["queue_delay_ms.mean"].mean() >= 1,
+        lambda run: shared["queue_delay_ms.mean"].mean() / run["queue_delay_ms.mean"].mean() >= 1,
+        bound="paper",
     )
-    shared.full(
+    sendonly.full(
         "at most 1.5 times the throughput and 2.5 times the delay",
         lambda run: (
-            (run["throughput_mbps"].mean() / original["throughput_mbps"].mean() <= 1.5)
-            & (run["queue_delay_ms.mean"].mean() / original["queue_delay_ms.mean"].mean() <= 2.5)
+            (shared["throughput_mbps"].mean() / run["throughput_mbps"].mean() <= 1.5)
+            & (shared["queue_delay_ms.mean"].mean() / run["queue_delay_ms.mean"].mean() <= 2.5)
         ),
+    )
+    both.core(
+        "Sprout both ways: at least its throughput",
+        lambda run: shared["throughput_mbps"].mean() / run["throughput_mbps"].mean() >= 1,
+        bound="paper",
+    )
+    both.core(
+        "Sprout both ways: at least its delay",
+        lambda run: shared["queue_delay_ms.mean"].mean() / run["queue_delay_ms.mean"].mean() >= 1,
+        bound="paper",
     )
     shared.chart(
         "scatter",
@@ -997,12 +1043,10 @@ def fig8_sprout(c: Claim) -> None:
     "Figure 9, footnote 2",
     "figure",
     "virtual",
-    expected="in part",
-    expected_quick="reproduced",
+    expected="reproduced",
+    depends=("buffer",),
+    because="""With a buffer of 300 kB, which R = 6 overflows, the order is lost; all forms have it otherwise.""",
     original={"note": "no values printed"},
-    because="""On the UMTS trace, which has outages of seconds, throughput hardly depends on R: with a larger R one to three
-per cent less at most, within the noise of ten starts. On the other seven traces delay and throughput rise as
-claimed.""",
 )
 def fig9(c: Claim) -> None:
     """R = 2, 4 and 6 trade delay for throughput."""
@@ -1012,7 +1056,7 @@ def fig9(c: Claim) -> None:
         trace=["hspa", "lte", "umts"],
         cc=["verus:r=2", "verus:r=4", "verus:r=6"],
         duration="60s",
-        starts=10,
+        starts=5,
     )
     alone.core(
         "the median of the queue delay rises with R on at least seven of eight traces",
@@ -1095,37 +1139,61 @@ def fig9_sprout(c: Claim) -> None:
         "alone",
         block="CELL",
         trace=["hspa", "lte", "umts"],
-        cc=["verus:r=2", "verus:r=4", "verus:r=6", "sprout"],
+        cc=["verus:r=2", "verus:r=4", "verus:r=6"],
         duration="60s",
-        starts=10,
+        starts=5,
     )
-    alone.core(
-        "R = 2 has a shorter p95 than Sprout on at least five of eight traces",
-        lambda run: (
-            (
-                run["queue_delay_ms.p95"].mean("start", "seed").at(cc="verus:r=2")
-                < run["queue_delay_ms.p95"].mean("start", "seed").at(cc="sprout")
-            ).count()
-            >= 5
-        ),
+    sendonly = c.run(
+        "sendonly",
+        printed=SENDONLY,
+        block="CELL",
+        trace=["hspa", "lte", "umts"],
+        cc="sprout:original",
+        duration="60s",
+        starts=5,
     )
-    alone.core(
-        "R = 6 has more throughput than Sprout on at least six",
-        lambda run: (
-            (
-                run["throughput_mbps"].mean("start", "seed").at(cc="verus:r=6")
-                > run["throughput_mbps"].mean("start", "seed").at(cc="sprout")
-            ).count()
-            >= 6
-        ),
+    both = c.run(
+        "both",
+        beside=True,
+        block="CELL",
+        trace=["hspa", "lte", "umts"],
+        cc="sprout:original",
+        duration="60s",
+        starts=5,
+        flow='reverse = "sprout:original"',
+        uplink="constant:12mbit",
     )
-    alone.full(
-        "R = 6 has at most twice the p95 of Sprout",
-        lambda run: (
-            run["queue_delay_ms.p95"].mean("start", "seed").at(cc="verus:r=6")
-            <= 2 * run["queue_delay_ms.p95"].mean("start", "seed").at(cc="sprout")
-        ).all(),
+    specified = c.run(
+        "specified", beside=True, block="CELL", trace=["hspa", "lte", "umts"], cc="sprout", duration="60s", starts=5
     )
+    for sprout, which in ((sendonly, ""), (both, "Sprout both ways: "), (specified, "Sprout as specified: ")):
+        sprout.core(
+            f"{which}R = 2 has a shorter p95 than Sprout on at least five of eight traces",
+            lambda run: (
+                (
+                    alone["queue_delay_ms.p95"].mean("start", "seed").at(cc="verus:r=2")
+                    < run["queue_delay_ms.p95"].mean("start", "seed", "cc")
+                ).count()
+                >= 5
+            ),
+        )
+        sprout.core(
+            f"{which}R = 6 has more throughput than Sprout on at least six",
+            lambda run: (
+                (
+                    alone["throughput_mbps"].mean("start", "seed").at(cc="verus:r=6")
+                    > run["throughput_mbps"].mean("start", "seed", "cc")
+                ).count()
+                >= 6
+            ),
+        )
+        sprout.full(
+            f"{which}R = 6 has at most twice the p95 of Sprout",
+            lambda run: (
+                alone["queue_delay_ms.p95"].mean("start", "seed").at(cc="verus:r=6")
+                <= 2 * run["queue_delay_ms.p95"].mean("start", "seed", "cc")
+            ).all(),
+        )
     alone.chart(
         "scatter",
         lambda run: run["throughput_mbps"].mean("start", "seed"),
@@ -1153,36 +1221,35 @@ def sec62(c: Claim) -> None:
     "figure",
     "virtual",
     expected="refuted",
+    because="""A third of the delay is there on all traces, with the printed RED of 10 % two thirds at the least. Ten flows of Verus as printed that
+start within a second leave up to a sixth of the merged channels unused: 0.84 of the throughput of Cubic where 0.9 is asked
+for.""",
     original={"delay_s_axis": [0.01, 0.1], "throughput_mbps_axis": [0, 5]},
-    because="""A third of the delay is there on all traces; on campus-walk Cubic has 9.5 times that of Verus, where ten is
-asked for. Ten flows of Verus that start within a second leave a tenth of the merged channels unused, so that
-the mean over traces of their throughput is just below 0.9 of that of Cubic; without jitter of the senders it
-was just above, and the claim held in part.""",
 )
 def fig10a(c: Claim) -> None:
     """Pedestrian, ten flows: Verus has an order of magnitude less delay than Cubic and NewReno at comparable
     throughput; R = 6 more of both."""
     classic = c.run(
         "classic",
-        setup="inferred",
         decides=True,
-        evidence="""As for table 1: with a drop probability of 0.1 %, as the MDI paper of the same authors has it, the baselines
+        inferred="""As for table 1: with a drop probability of 0.1 %, as the MDI paper of the same authors has it, the baselines
 give the figures of table 1; with the printed 10 % they do not.""",
         block="OPNET",
         trace=["campus-walk", "beachfront-walk", "merged"],
         cc=["verus:r=2", "verus:r=4", "verus:r=6", "cubic", "newreno"],
         flows=10,
         starts_within="1s",
-        seeds=[1, 2, 3],
+        seeds=[1, 2, 3, 4, 5],
     )
     printed = c.run(
         "printed",
+        printed=RED,
         block="OPNET-10",
         trace=["campus-walk", "beachfront-walk"],
         cc=["verus:r=2", "cubic", "newreno"],
         flows=10,
         starts_within="1s",
-        seeds=[1, 2, 3],
+        seeds=[1, 2, 3, 4, 5],
     )
     classic.core(
         "a third of the delay of Cubic and of NewReno on all traces",
@@ -1200,14 +1267,12 @@ give the figures of table 1; with the printed 10 % they do not.""",
         ).all(),
     )
     classic.core(
-        "at least 0.9 of the throughput of Cubic in the mean over traces",
+        "R = 2 has at least 0.9 of the throughput of Cubic on all traces",
         lambda run: (
-            (
-                run["throughput_mbps"].at(cc="verus:r=2").mean("start", "seed")
-                / run["throughput_mbps"].at(cc="cubic").mean("start", "seed")
-            ).mean()
+            run["throughput_mbps"].at(cc="verus:r=2").mean("start", "seed")
+            / run["throughput_mbps"].at(cc="cubic").mean("start", "seed")
             >= 0.9
-        ),
+        ).all(),
     )
     classic.core(
         "the delay rises from R = 2 to 4 to 6",
@@ -1221,6 +1286,7 @@ give the figures of table 1; with the printed 10 % they do not.""",
                 < run["queue_delay_ms.mean"].at(cc="verus:r=6").mean("start", "seed")
             )
         ).all(),
+        bound="paper",
     )
     classic.full(
         "a tenth of the delay of both on campus-walk",
@@ -1236,6 +1302,7 @@ give the figures of table 1; with the printed 10 % they do not.""",
                 >= 10
             )
         ),
+        bound="paper",
     )
     printed.core(
         "with the printed RED: a third of the delay of Cubic",
@@ -1260,18 +1327,17 @@ give the figures of table 1; with the printed 10 % they do not.""",
     "figure",
     "virtual",
     expected="refuted",
+    because="""On highway-3g Verus as printed spreads by 0.38 and Cubic by 0.19; mobility widens the spread of Cubic on highway-drive by the 1.3
+that is asked for, within the noise.""",
+    fixed=("R",),
     original={"note": "no values printed"},
-    because="""On highway-3g Verus spreads by 0.25 and Cubic by 0.19, and mobility widens the spread of Cubic by a factor just
-below the 1.3 that is asked for. Without jitter of the senders Verus was the narrower one on both highway
-traces, and the claim held in part.""",
 )
 def fig10bc(c: Claim) -> None:
     """Mobility spreads TCP's flows, and hardly those of Verus."""
     classic = c.run(
         "classic",
-        setup="inferred",
         decides=True,
-        evidence="""As for table 1: with a drop probability of 0.1 %, as the MDI paper of the same authors has it, the baselines
+        inferred="""As for table 1: with a drop probability of 0.1 %, as the MDI paper of the same authors has it, the baselines
 give the figures of table 1; with the printed 10 % they do not.""",
         block="OPNET",
         trace=["campus-walk", "city-drive", "highway-drive", "highway-3g"],
@@ -1286,6 +1352,7 @@ give the figures of table 1; with the printed 10 % they do not.""",
             run["spread"].at(cc="verus:r=2", trace=["highway-drive", "highway-3g"]).mean("start", "seed")
             < run["spread"].at(cc="cubic", trace=["highway-drive", "highway-3g"]).mean("start", "seed")
         ).all(),
+        bound="paper",
     )
     classic.core(
         "Cubic's spread on highway-drive is 1.3 times that on campus-walk",
@@ -1301,6 +1368,7 @@ give the figures of table 1; with the printed 10 % they do not.""",
             run["spread"].at(cc="verus:r=2", trace="city-drive").mean()
             < run["spread"].at(cc="cubic", trace="city-drive").mean()
         ),
+        bound="paper",
     )
     classic.full(
         "a spread of at most 0.25 on the three",
@@ -1319,7 +1387,9 @@ give the figures of table 1; with the printed 10 % they do not.""",
     "Table 1",
     "table",
     "virtual",
-    expected="in part",
+    expected="reproduced",
+    because="""As printed and started together Verus has 13 of the 15 figures within six points, and is fairer than Cubic from ten users on.""",
+    fixed=("R",),
     headline="Fairness of up to 20 users",
     original={
         "users": [2, 5, 10, 15, 20],
@@ -1327,56 +1397,31 @@ give the figures of table 1; with the printed 10 % they do not.""",
         "newreno_percent": [89.7, 86.3, 83.8, 83.3, 82.0],
         "verus_percent": [94.6, 87.6, 90.7, 86.8, 78.6],
     },
-    because="""Cubic and NewReno have the paper's figures; Verus has them when its flows start at the same moment (0.84, 0.82
-and 0.79 with 10, 15 and 20 users against 0.81, 0.75 and 0.70 of Cubic) and not when they start within one
-second (0.77, 0.70 and 0.66 against 0.80, 0.75 and 0.71). The paper does not say how they started, and the
-figures of Cubic and NewReno, which come as near with either, cannot tell; by our rules the start within a
-second decides. The original's decisions are no fairer (verus:original with R=2: 0.76, 0.66, 0.64), nor are
-bump_on=epoch or ceiling_loss=1 (0.76, 0.67, 0.65 and 0.78, 0.70, 0.64). What costs the fairness are points of
-the profile from the first seconds: who came first measured small windows on an empty link, and never measures
-them again. When points that were not visited for 10 s are dropped (the run "ages") all five figures are within
-4 points of the paper's: 0.97, 0.91, 0.87, 0.84 and 0.80. The paper lets the profile evolve, but neither it nor
-the original program drops points, and a lone flow pays for it: over ten starts on nine traces 0.867 instead of
-0.878 of the link, on tmobile-umts-driving 0.90 instead of 0.94 with a p95 of 232 instead of 147 ms. So it is
-not the default. Dropping only those below the smallest and above twice the largest window of the last 10 s does
-half as much (0.82, 0.76, 0.73) and costs that trace the same p95 (0.93 of the link, 241 ms).""",
 )
 def table1(c: Claim) -> None:
     """Jain's index of 2, 5, 10, 15 and 20 users: Verus is fair, Cubic is not with many users, NewReno is fairer than
     Cubic."""
     merged = c.run(
         "merged",
-        setup="inferred",
         decides=True,
-        evidence="""The paper prints a drop probability of 10 %, the MDI paper of the same authors and shaper 0.1 %. With 0.1 %
-and dropping all above the maximum, Cubic and NewReno, which know nothing of Verus, come within 4.3 points
-of the table at 10 to 20 users; with 10 % Cubic misses it by up to 18 points, and does not fall at all.""",
+        inferred="""The flows are "2, 5, 10 and 20 simultaneous clients" (section 6.2). The paper prints a drop probability of 10 %,
+the MDI paper of the same authors and shaper 0.1 %. With 0.1 % and dropping all above the maximum, Cubic and
+NewReno, which know nothing of Verus, come within 4.3 points of the table at 10 to 20 users; with 10 % Cubic
+misses it by up to 18 points, and does not fall at all.""",
         block="OPNET",
         trace="merged",
         cc=["verus:r=2", "cubic", "newreno"],
         flows=[2, 5, 10, 15, 20],
-        starts_within="1s",
-        seeds=[1, 2, 3],
-    )
-    together = c.run(
-        "together",
-        setup="inferred",
-        evidence="""The paper does not say how the flows start. At the same moment Cubic and NewReno are 2.5 points from the
-table in the mean of their ten cells, and 2.6 within a second.""",
-        block="OPNET",
-        trace="merged",
-        cc=["verus:r=2", "cubic", "newreno"],
-        flows=[2, 5, 10, 15, 20],
+        seeds=[1, 2, 3, 4, 5],
     )
     ages = c.run(
         "ages",
-        setup="ours",
+        beside=True,
         block="OPNET",
         trace="merged",
         cc=["verus:r=2,age=10s", "cubic"],
         flows=[2, 5, 10, 15, 20],
-        starts_within="1s",
-        seeds=[1, 2, 3],
+        seeds=[1],
     )
     merged.core(
         "Verus is fairer than Cubic with 10, 15 and 20 users",
@@ -1384,6 +1429,7 @@ table in the mean of their ten cells, and 2.6 within a second.""",
             run["jain"].at(cc="verus:r=2", flows=["10", "15", "20"]).mean("trace", "seed")
             > run["jain"].at(cc="cubic", flows=["10", "15", "20"]).mean("trace", "seed")
         ).all(),
+        bound="paper",
     )
     merged.core(
         "Cubic falls by 10 points or more from 2 to 20 users",
@@ -1395,6 +1441,7 @@ table in the mean of their ten cells, and 2.6 within a second.""",
             run["jain"].at(cc="newreno", flows=["10", "15", "20"]).mean("trace", "seed")
             >= run["jain"].at(cc="cubic", flows=["10", "15", "20"]).mean("trace", "seed")
         ).all(),
+        bound="paper",
     )
     merged.core(
         "Verus has at least 0.7 with 20 users", lambda run: run["jain"].at(cc="verus:r=2", flows="20").mean() >= 0.7
@@ -1423,17 +1470,7 @@ table in the mean of their ten cells, and 2.6 within a second.""",
     merged.full(
         "Verus is fairer than NewReno with 10 users",
         lambda run: run["jain"].at(cc="verus:r=2", flows="10").mean() > run["jain"].at(cc="newreno", flows="10").mean(),
-    )
-    together.core(
-        "started at the same moment, Verus is fairer than Cubic with 10, 15 and 20 users",
-        lambda run: (
-            run["jain"].at(cc="verus:r=2", flows=["10", "15", "20"]).mean("trace", "seed")
-            > run["jain"].at(cc="cubic", flows=["10", "15", "20"]).mean("trace", "seed")
-        ).all(),
-    )
-    together.core(
-        "started at the same moment, Verus has at least 0.7 with 20 users",
-        lambda run: run["jain"].at(cc="verus:r=2", flows="20").mean() >= 0.7,
+        bound="paper",
     )
     ages.core(
         "without points older than 10 s, Verus is fairer than Cubic with 10, 15 and 20 users",
@@ -1467,14 +1504,13 @@ table in the mean of their ten cells, and 2.6 within a second.""",
     )
 
 
-@claim("Section 6.2", "text", "virtual", expected="reproduced", original={"note": "no values printed"})
+@claim("Section 6.2", "text", "virtual", expected="reproduced", fixed=("R",), original={"note": "no values printed"})
 def sec62_uplink(c: Claim) -> None:
     """Verus is fair despite mobility, on the uplink, too."""
     up = c.run(
         "up",
-        setup="inferred",
         decides=True,
-        evidence="""As for table 1: with a drop probability of 0.1 %, as the MDI paper of the same authors has it, the baselines
+        inferred="""As for table 1: with a drop probability of 0.1 %, as the MDI paper of the same authors has it, the baselines
 give the figures of table 1; with the printed 10 % they do not.""",
         block="OPNET",
         trace="up",
@@ -1482,7 +1518,7 @@ give the figures of table 1; with the printed 10 % they do not.""",
         flows=5,
         duration="200s",
         starts_within="1s",
-        seeds=[1, 2, 3],
+        seeds=[1, 2, 3, 4, 5],
     )
     up.core(
         "fairer than Cubic and NewReno on at least two of three",
@@ -1499,6 +1535,7 @@ give the figures of table 1; with the printed 10 % they do not.""",
             ).count()
             >= 2
         ),
+        bound="paper",
     )
     up.core(
         "a third of the delay of Cubic",
@@ -1526,23 +1563,25 @@ give the figures of table 1; with the printed 10 % they do not.""",
     "figure",
     "virtual",
     expected="in part",
-    expected_quick="reproduced",
+    because="""As printed Verus has 0.12 of the capacity with random loss of 0 to 1 %, the most of all with four of five seeds, and 0.4 times
+what the next has. cellpace's form uses 0.56, within the noise of 0.6, and has 1.8 times what the next has: epochs set its
+window in the loss phase, too, as in the authors' program.""",
+    fixed=("R",),
     original={"duration_s": 500},
-    because="""With five seeds Verus uses 0.56 of the links in the mean, within the noise of 0.6, and 1.8 times what the next
-has.""",
 )
 def fig11a(c: Claim) -> None:
     """Every 5 s rate (10 to 100 Mbit/s), RTT (10 to 100 ms) and loss (0 to 1 %) are drawn anew: Verus outperforms
     Cubic, Vegas and Sprout."""
     random = c.run(
         "random",
+        printed=REDRAWN,
         trace="random:10mbit..100mbit/5s",
         rtt="random:10ms..100ms/5s",
         loss="random:0%..1%/5s",
         queue="droptail:2MB",
         duration="300s",
         skip="2s",
-        cc=["verus:r=2", "cubic", "vegas", "sprout"],
+        cc=["verus:r=2", "cubic", "vegas", "sprout:original", "sprout"],
         seeds=[1, 2, 3, 4, 5],
     )
     random.core(
@@ -1550,14 +1589,15 @@ def fig11a(c: Claim) -> None:
         lambda run: (
             (run["throughput_mbps"].at(cc="verus:r=2") > run["throughput_mbps"].at(cc="cubic"))
             & (run["throughput_mbps"].at(cc="verus:r=2") > run["throughput_mbps"].at(cc="vegas"))
-            & (run["throughput_mbps"].at(cc="verus:r=2") > run["throughput_mbps"].at(cc="sprout"))
+            & (run["throughput_mbps"].at(cc="verus:r=2") > run["throughput_mbps"].at(cc="sprout:original"))
         ).all(),
+        bound="paper",
     )
     random.full(
         "1.5 times the throughput of the next",
         lambda run: (
             run["throughput_mbps"].at(cc="verus:r=2").mean()
-            / run["throughput_mbps"].without(cc="verus:r=2").mean("seed", "trace", "start").max()
+            / run["throughput_mbps"].without(cc=["verus:r=2", "sprout"]).mean("seed", "trace", "start").max()
             >= 1.5
         ),
     )
@@ -1575,15 +1615,19 @@ def fig11a(c: Claim) -> None:
     "Figure 11b",
     "figure",
     "virtual",
-    expected="reproduced",
+    expected="refuted",
+    forms={"verus": "reproduced", "verus:original": "reproduced"},
+    because="""As printed Verus has 2.1 Mbit/s, the sendonly Sprout 7.5: the loss phase of the paper, in which only acks set the window, does
+not recover from random loss. cellpace's form has 8.5, 13 % more than Sprout one way or both ways; Sprout as specified has
+9.1.""",
+    fixed=("R",),
     original={"duration_s": 500},
-    because="""Against Sprout as its authors measured it, which sends both ways and looks at its window every 10 ms, by 13 % in
-the mean. Sprout as specified has more than Verus: 9.1 against 8.5 Mbit/s.""",
 )
 def fig11b(c: Claim) -> None:
     """The same with 2 to 20 Mbit/s: Verus has more throughput than Sprout on average."""
     random = c.run(
         "random",
+        printed=REDRAWN,
         trace="random:2mbit..20mbit/5s",
         rtt="random:10ms..100ms/5s",
         loss="random:0%..1%/5s",
@@ -1593,8 +1637,9 @@ def fig11b(c: Claim) -> None:
         cc=["verus:r=2", "verus:r=6", "sprout", "sprout:original", "sprout:look_ahead=4", "sprout:max_rate=auto"],
         seeds=[1, 2, 3, 4, 5],
     )
-    original = c.run(
-        "original",
+    both = c.run(
+        "both",
+        beside=True,
         trace="random:2mbit..20mbit/5s",
         rtt="random:10ms..100ms/5s",
         loss="random:0%..1%/5s",
@@ -1608,14 +1653,30 @@ def fig11b(c: Claim) -> None:
     )
     random.core(
         "more throughput than the original Sprout in the mean over seeds",
-        lambda run: run["throughput_mbps"].at(cc="verus:r=2").mean() > original["throughput_mbps"].mean(),
+        lambda run: (
+            run["throughput_mbps"].at(cc="verus:r=2").mean() > run["throughput_mbps"].at(cc="sprout:original").mean()
+        ),
+        bound="paper",
     )
     random.full(
         "by 5 to 30 %",
         lambda run: (
-            (run["throughput_mbps"].at(cc="verus:r=2").mean() / original["throughput_mbps"].mean() >= 1.05)
-            & (run["throughput_mbps"].at(cc="verus:r=2").mean() / original["throughput_mbps"].mean() <= 1.3)
+            (
+                run["throughput_mbps"].at(cc="verus:r=2").mean()
+                / run["throughput_mbps"].at(cc="sprout:original").mean()
+                >= 1.05
+            )
+            & (
+                run["throughput_mbps"].at(cc="verus:r=2").mean()
+                / run["throughput_mbps"].at(cc="sprout:original").mean()
+                <= 1.3
+            )
         ),
+    )
+    both.core(
+        "Sprout both ways: more throughput in the mean over seeds",
+        lambda run: random["throughput_mbps"].at(cc="verus:r=2").mean() > run["throughput_mbps"].mean(),
+        bound="paper",
     )
     random.chart(
         "bars",
@@ -1676,20 +1737,20 @@ def sec7_sproutcap(c: Claim) -> None:
     "figure",
     "virtual",
     expected="reproduced",
+    because="""The bottleneck is the sender's own interface, as in the paper's test bed, where a socket has at most 92 packets waiting. Without
+jitter of the senders (`send_jitter`) it does not hold: a deterministic queue treats seven flows with one RTT unevenly.""",
+    fixed=("R",),
     original={"rate_mbps": 90, "flows": 7},
-    because="""With R = 2 the index of single seconds is 0.98 once all seven are there, and the seventh flow has its share
-within 5 s. Without jitter of the senders (`send_jitter`) it was 0.88, and the claim refuted: what a
-deterministic queue does to seven flows with one RTT. To be done: R = 4 and 6, and other times between the
-starts. The bottleneck is the sender's own interface, as in the paper's test bed, where a socket has at most 92
-packets waiting.""",
 )
 def fig12(c: Claim) -> None:
     """Seven Verus flows, one more every 30 s on 90 Mbit/s: the first fills the link, new ones are let in quickly,
     shares are fair, also when flows leave."""
     host = c.run(
         "host",
-        setup="printed",
+        decides=True,
+        inferred=OWN_QUEUE,
         series="1s",
+        seeds=[1, 2, 3, 4, 5],
         scenario="""trace = "constant:90mbit"
 bottleneck = "sender"
 sndbuf = "212992B"
@@ -1740,8 +1801,9 @@ stop = "420s"
     )
     network = c.run(
         "network",
-        setup="ours",
+        beside=True,
         series="1s",
+        seeds=[1, 2, 3, 4, 5],
         scenario="""trace = "constant:90mbit"
 queue = "droptail:2MB"
 rtt = "20ms"
@@ -1827,18 +1889,22 @@ stop = "420s"
     "Figure 13",
     "figure",
     "virtual",
-    expected="reproduced",
+    expected="refuted",
+    forms={"verus": "reproduced"},
+    because="""As printed the largest share is nine times the smallest. cellpace's form has 1.4: a socket that refuses a packet holds it back,
+and every socket has the same allowance. With the queue in a network the longer RTT wins in every form: a flow of 100 ms
+tolerates 100 ms of queue, one of 20 ms tolerates 20.""",
+    fixed=("RTT", "R"),
     original={"rate_mbps": 60, "rtts_ms": [20, 50, 100]},
-    because="""Equal shares come from the sender's own queue, where every socket has the same allowance, as in the paper's test
-bed. With the queue in a network the longer RTT wins: a flow of 100 ms tolerates 100 ms of queue, one of 20 ms
-tolerates 20.""",
 )
 def fig13(c: Claim) -> None:
     """The throughput of Verus flows does not depend on their RTT."""
     host = c.run(
         "host",
-        setup="printed",
+        decides=True,
+        inferred=OWN_QUEUE,
         series="1s",
+        seeds=[1, 2, 3, 4, 5],
         scenario="""trace = "constant:60mbit"
 bottleneck = "sender"
 sndbuf = "212992B"
@@ -1866,8 +1932,9 @@ rtt = "100ms"
     )
     network = c.run(
         "network",
-        setup="ours",
+        beside=True,
         series="1s",
+        seeds=[1, 2, 3, 4, 5],
         scenario="""trace = "constant:60mbit"
 queue = "droptail:2MB"
 rtt = "20ms"
@@ -1918,17 +1985,21 @@ rtt = "100ms"
     "Figure 14",
     "figure",
     "virtual",
-    expected="reproduced",
+    expected="refuted",
+    forms={"verus": "reproduced", "verus:original": "reproduced"},
+    because="""As printed Verus has a sixtieth of the share of Cubic. The other two forms have equal shares, since each socket has the same
+allowance in the sender's own queue. With the queue in a network who gets what beside Cubic depends on the buffer.""",
+    fixed=("R",),
     original={"rate_mbps": 60},
-    because="""Equal shares come from the sender's own queue, as in the paper's test bed. With the queue in a network who gets
-what beside Cubic depends on the buffer.""",
 )
 def fig14(c: Claim) -> None:
     """Three Verus and then three Cubic flows, 30 s apart, on 60 Mbit/s have equal shares."""
     host = c.run(
         "host",
-        setup="printed",
+        decides=True,
+        inferred=OWN_QUEUE,
         series="1s",
+        seeds=[1, 2, 3, 4, 5],
         scenario="""trace = "constant:60mbit"
 bottleneck = "sender"
 sndbuf = "212992B"
@@ -1968,8 +2039,9 @@ start = "150s"
     )
     network = c.run(
         "network",
-        setup="ours",
+        beside=True,
         series="1s",
+        seeds=[1, 2, 3, 4, 5],
         scenario="""trace = "constant:60mbit"
 queue = "droptail:2MB"
 rtt = "20ms"
@@ -2054,26 +2126,26 @@ start = "150s"
     "Figure 15",
     "figure",
     "virtual",
-    expected="reproduced",
-    expected_quick="refuted",
+    expected="refuted",
+    because="""As printed keeping the first curve is clearly worse in four cells and clearly better in one, but its worst tenth has only 1.05
+times the delay of updating, where 1.4 is asked for, and on no trace it is clearly worse on average. The start decides: the
+first curve is good or bad with the moment of slow start.""",
+    fixed=("R",),
     original={"delay_s_axis": [0.001, 0.1]},
-    because="""The start decides: the first curve is good or bad with the moment of slow start. In most cells the two are
-alike, but where they differ the first curve is the worse four times out of five.""",
 )
 def fig15(c: Claim) -> None:
     """Updating the curve every second is better than keeping the first one."""
     shared = c.run(
         "shared",
-        setup="inferred",
         decides=True,
-        evidence="""As for table 1: with a drop probability of 0.1 %, as the MDI paper of the same authors has it, the baselines
+        inferred="""As for table 1: with a drop probability of 0.1 %, as the MDI paper of the same authors has it, the baselines
 give the figures of table 1; with the printed 10 % they do not.""",
         block="OPNET",
         trace="hspa",
         cc=["verus:r=2", "verus:r=2,update_profile=false"],
         flows=[1, 10],
         duration="180s",
-        starts=10,
+        starts=5,
     )
     shared.core(
         "keeping it is clearly worse more often than clearly better",
@@ -2139,6 +2211,7 @@ give the figures of table 1; with the printed 10 % they do not.""",
     "text",
     "virtual",
     expected="reproduced",
+    fixed=("R",),
     original={"note": "no values printed"},
     because="""Transfers of 10 and 30 kB take Verus and NewReno the same time to the millisecond where both begin with one
 packet, as the original program does. TCP begins with ten today: that is worth three round trips, 130 ms with 40
@@ -2167,11 +2240,11 @@ transfer = { size = "{size}", count = 30, gap = "2s" }
                 "cubic:initial_window=1pkts,hystart=off",
             ],
         },
-        seeds=[1, 2, 3],
+        seeds=[1, 2, 3, 4, 5],
     )
     ten = c.run(
         "ten",
-        setup="ours",
+        beside=True,
         scenario="""trace = "constant:12mbit"
 rtt = "40ms"
 queue = "droptail:2MB"
