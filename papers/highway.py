@@ -27,7 +27,6 @@ def pep_small(c: Claim) -> None:
     """A proxy in front of the radio link shortens the download of small objects."""
     alone_plain = c.run(
         "alone_plain",
-        setup="ours",
         sweep={
             "wired": ["20ms", "40ms", "80ms"],
             "radio": ["lte-driving", "hspa-walking", "radio:highway-700"],
@@ -54,7 +53,6 @@ transfer = { size = "{size}", count = 100, gap = "2s" }
     )
     alone = c.run(
         "alone",
-        setup="ours",
         sweep={
             "wired": ["20ms", "40ms", "80ms"],
             "radio": ["lte-driving", "hspa-walking", "radio:highway-700"],
@@ -85,7 +83,6 @@ transfer = { size = "{size}", count = 100, gap = "2s" }
     )
     beside_plain = c.run(
         "beside_plain",
-        setup="ours",
         sweep={
             "wired": ["40ms"],
             "radio": ["lte-driving", "hspa-walking", "radio:highway-700"],
@@ -116,7 +113,6 @@ transfer = { size = "{size}", count = 100, gap = "2s" }
     )
     beside = c.run(
         "beside",
-        setup="ours",
         sweep={
             "wired": ["40ms"],
             "radio": ["lte-driving", "hspa-walking", "radio:highway-700"],
@@ -221,7 +217,6 @@ def pep_large(c: Claim) -> None:
     an AQM."""
     plain = c.run(
         "plain",
-        setup="ours",
         sweep={"radio": ["lte-driving", "hspa-walking", "radio:highway-700"], "queue": ["droptail:2MB", "codel"]},
         scenario="""duration = "600s"
 skip = "0s"
@@ -244,7 +239,6 @@ transfer = { size = "20MB", count = 10, gap = "1s" }
     )
     large = c.run(
         "large",
-        setup="ours",
         sweep={
             "radio": ["lte-driving", "hspa-walking", "radio:highway-700"],
             "queue": ["droptail:2MB", "codel"],
@@ -338,7 +332,6 @@ def text_lowutil(c: Claim) -> None:
     a low link utilization."""
     jitter = c.run(
         "jitter",
-        setup="ours",
         trace=["constant:40mbit", "constant:50mbit"],
         cc=["cubic:linux48", "cubic:linux48,hystart=off", "bbr", "westwood"],
         rtt="50ms",
@@ -351,7 +344,6 @@ def text_lowutil(c: Claim) -> None:
     )
     clean = c.run(
         "clean",
-        setup="ours",
         trace=["constant:40mbit", "constant:50mbit"],
         cc=["cubic:linux48", "cubic:linux48,hystart=off", "bbr", "westwood"],
         rtt="50ms",
@@ -362,7 +354,6 @@ def text_lowutil(c: Claim) -> None:
     )
     drive = c.run(
         "drive",
-        setup="ours",
         trace="radio:highway-700",
         cc=["bbr", "cubic:linux48"],
         rtt="50ms",
@@ -468,7 +459,6 @@ def cubic_idle(c: Claim) -> None:
     application-limited idle time, which that of 3.19 does not have."""
     idle = c.run(
         "idle",
-        setup="ours",
         sweep={"cc": ["cubic:linux319,after_idle=keep", "cubic:linux48,after_idle=keep"]},
         scenario="""trace = "constant:40mbit"
 rtt = "50ms"
@@ -577,7 +567,6 @@ def fig2(c: Claim) -> None:
     Mbit/s."""
     radio = c.run(
         "radio",
-        setup="ours",
         trace="radio:highway-700",
         cc="cubic",
         duration="5400s",
@@ -636,7 +625,6 @@ def ratedrop(c: Claim) -> None:
     drop raises the queue and makes the eNodeB's AQM drop."""
     drop = c.run(
         "drop",
-        setup="ours",
         trace="step:50mbit/5s,17mbit/5s",
         cc=["bbr", "cubic:linux48", "verus:r=2", "copa"],
         queue=["droptail:2MB", "codel", "pie"],
@@ -647,7 +635,6 @@ def ratedrop(c: Claim) -> None:
     )
     steady = c.run(
         "steady",
-        setup="ours",
         trace=["constant:50mbit", "constant:17mbit"],
         cc="bbr",
         queue="codel",
@@ -722,7 +709,6 @@ def fig3(c: Claim) -> None:
     """At a SINR above 20 dB, and at 10 to 20 dB, BBR holds a small window and a low RTT."""
     drive = c.run(
         "drive",
-        setup="ours",
         trace="radio:highway-700",
         cc=["bbr", "cubic:linux48"],
         rtt="50ms",
@@ -805,16 +791,14 @@ def fig3(c: Claim) -> None:
     expected_quick="refuted",
     because="""Half of the time. At 40 Mbit/s with the jitter of HARQ HyStart ends slow start far too early in five of ten
 seeds, which then use 33 to 44 % of the link in the first four seconds; in the others it ends where it should,
-and 88 to 95 % are used. Without HyStart it is 95 % always. At 25 Mbit/s the mean is 83 %, which misses the 80
-%: with one bound for both rates the verdict would be refuted. Seed 1, which a quick run takes, is one of the
-good ones. The times to the largest window are not checked here.""",
+and 88 to 95 % are used. Without HyStart it is 95 % always. At 25 Mbit/s the mean is 83 %, within the
+noise of the 80 %. Seed 1, which a quick run takes, is one of the good ones.""",
 )
 def fig4(c: Claim) -> None:
     """CUBIC takes 4 s to its largest window and uses little of the link meanwhile, because HyStart ends slow start
     early on a link whose RTT varies."""
     c.run(
         "clean",
-        setup="ours",
         trace=["constant:25mbit", "constant:40mbit"],
         cc=["cubic", "cubic:hystart=delay", "cubic:hystart=off"],
         rtt="50ms",
@@ -823,7 +807,6 @@ def fig4(c: Claim) -> None:
     )
     jitter = c.run(
         "jitter",
-        setup="ours",
         trace=["constant:25mbit", "constant:40mbit"],
         cc=["cubic", "cubic:hystart=delay", "cubic:hystart=off"],
         rtt="50ms",
@@ -842,9 +825,10 @@ def fig4(c: Claim) -> None:
             run["utilization"].at(cc="cubic:hystart=off").mean("seed") > run["utilization"].at(cc="cubic").mean("seed")
         ).all(),
     )
-    jitter.full(
+    jitter.core(
         "the same at 25 Mbit/s", lambda run: run["utilization"].at(cc="cubic", trace="constant:25mbit").mean() <= 0.8
     )
+    jitter.unmeasured("with HyStart it takes 2 s or more to 90 % of the largest window, without it 1 s at most")
     jitter.chart(
         "bars",
         lambda run: run["utilization"].mean("seed"),
@@ -891,7 +875,6 @@ def table1(c: Claim) -> None:
     (4.8) on average."""
     drive = c.run(
         "drive",
-        setup="ours",
         trace="radio:highway-700",
         cc=["bbr", "cubic:linux48", "cubic:linux319"],
         rtt="50ms",
@@ -904,7 +887,6 @@ def table1(c: Claim) -> None:
     )
     in_turn = c.run(
         "in_turn",
-        setup="ours",
         trace="radio:highway-700",
         seeds=[1, 2, 3, 4],
         scenario="""trace = "{trace}"
@@ -928,7 +910,6 @@ transfer = { size = "20MB", every = "90s", handshake = true }
     )
     traces = c.run(
         "traces",
-        setup="ours",
         trace=["highway-3g", "att-lte-driving", "lte-driving"],
         cc=["bbr", "cubic:linux48", "cubic:linux319"],
         rtt="50ms",
@@ -1084,7 +1065,6 @@ def fig6(c: Claim) -> None:
     """Throughput rises with the SINR for all controllers, and BBR's is comparable with that of CUBICs in every class."""
     drive = c.run(
         "drive",
-        setup="ours",
         trace="radio:highway-700",
         cc=["bbr", "cubic:linux48", "cubic:linux319"],
         rtt="50ms",
@@ -1203,7 +1183,6 @@ def fig7(c: Claim) -> None:
     to 4 km, and the car does 30 m/s."""
     drive = c.run(
         "drive",
-        setup="ours",
         trace="radio:highway-700",
         cc=["bbr", "cubic:linux48", "cubic:linux319"],
         rtt="50ms",
@@ -1256,7 +1235,6 @@ def fig8(c: Claim) -> None:
     """On average several handovers lower the throughput; long-lived video flows would be victims of handovers."""
     handovers = c.run(
         "handovers",
-        setup="ours",
         trace=[
             "radio:highway-700",
             "radio:highway-700,interruption=0ms,interruption_min=0ms,interruption_sd=0ms,forward_delay=0ms",
@@ -1357,7 +1335,6 @@ def fig9(c: Claim) -> None:
     spurious RTOs."""
     drive = c.run(
         "drive",
-        setup="ours",
         trace="radio:highway-700",
         cc=["bbr", "cubic:linux48", "cubic:linux319"],
         rtt="50ms",
@@ -1370,7 +1347,6 @@ def fig9(c: Claim) -> None:
     )
     codel = c.run(
         "codel",
-        setup="ours",
         trace="radio:highway-700",
         cc=["bbr", "cubic:linux48"],
         rtt="50ms",
@@ -1451,7 +1427,6 @@ def fig10(c: Claim) -> None:
     """BBR has much less self-inflicted RTT than CUBICs with similar throughputs."""
     drive = c.run(
         "drive",
-        setup="ours",
         trace="radio:highway-700",
         cc=["bbr", "cubic:linux48", "cubic:linux319"],
         rtt="50ms",
@@ -1464,7 +1439,6 @@ def fig10(c: Claim) -> None:
     )
     traces = c.run(
         "traces",
-        setup="ours",
         trace=["highway-3g", "att-lte-driving", "lte-driving"],
         cc=["bbr", "cubic:linux48", "cubic:linux319"],
         rtt="50ms",
@@ -1532,10 +1506,10 @@ def fig10(c: Claim) -> None:
     "RTT and Throughput, distribution",
     "figure",
     "model",
-    expected="in part",
+    expected="refuted",
     headline="Self-inflicted delay of BBR far below CUBIC's",
     original={"note": "a distribution without printed values"},
-    because="""Not at the lowest deciles of the drives: 21 and 33 ms there, CUBIC's below BBR's. One reason is the measure: a
+    because="""Not at the lowest two deciles of the drives, where every decile is asked for: 21 and 33 ms there, CUBIC's below BBR's. One reason is the measure: a
 download that begins while the one before it still fills the queue has a handshake RTT of up to a second, and so
 inflicts nothing. The other is HyStart, which leaves short downloads on a good radio without a queue. For the
 same reasons CUBIC has the lower one in over a quarter of the downloads at equal throughput. From the median on
@@ -1545,7 +1519,6 @@ def fig11(c: Claim) -> None:
     """The distribution of BBR's self-inflicted RTT lies far below those of the two CUBICs."""
     drive = c.run(
         "drive",
-        setup="ours",
         trace="radio:highway-700",
         cc=["bbr", "cubic:linux48", "cubic:linux319"],
         rtt="50ms",
@@ -1558,7 +1531,6 @@ def fig11(c: Claim) -> None:
     )
     traces = c.run(
         "traces",
-        setup="ours",
         trace=["highway-3g", "att-lte-driving", "lte-driving"],
         cc=["bbr", "cubic:linux48", "cubic:linux319"],
         rtt="50ms",
@@ -1570,39 +1542,6 @@ def fig11(c: Claim) -> None:
         flow='transfer = { size = "20MB", handshake = true }',
     )
     drive.core(
-        "on the drives BBR's distribution lies left of that of CUBIC of 4.8 from the third decile on",
-        lambda run: (
-            (
-                run["transfer.self_inflicted_ms"].at(cc="bbr").percentile(30)
-                <= run["transfer.self_inflicted_ms"].at(cc="cubic:linux48").percentile(30)
-            )
-            & (
-                run["transfer.self_inflicted_ms"].at(cc="bbr").percentile(40)
-                <= run["transfer.self_inflicted_ms"].at(cc="cubic:linux48").percentile(40)
-            )
-            & (
-                run["transfer.self_inflicted_ms"].at(cc="bbr").percentile(50)
-                <= run["transfer.self_inflicted_ms"].at(cc="cubic:linux48").percentile(50)
-            )
-            & (
-                run["transfer.self_inflicted_ms"].at(cc="bbr").percentile(60)
-                <= run["transfer.self_inflicted_ms"].at(cc="cubic:linux48").percentile(60)
-            )
-            & (
-                run["transfer.self_inflicted_ms"].at(cc="bbr").percentile(70)
-                <= run["transfer.self_inflicted_ms"].at(cc="cubic:linux48").percentile(70)
-            )
-            & (
-                run["transfer.self_inflicted_ms"].at(cc="bbr").percentile(80)
-                <= run["transfer.self_inflicted_ms"].at(cc="cubic:linux48").percentile(80)
-            )
-            & (
-                run["transfer.self_inflicted_ms"].at(cc="bbr").percentile(90)
-                <= run["transfer.self_inflicted_ms"].at(cc="cubic:linux48").percentile(90)
-            )
-        ),
-    )
-    drive.full(
         "on the drives BBR's distribution lies left of that of CUBIC of 4.8 at every decile",
         lambda run: (
             (
@@ -1644,39 +1583,6 @@ def fig11(c: Claim) -> None:
         ),
     )
     drive.core(
-        "on the drives BBR's distribution lies left of that of CUBIC of 3.19 from the third decile on",
-        lambda run: (
-            (
-                run["transfer.self_inflicted_ms"].at(cc="bbr").percentile(30)
-                <= run["transfer.self_inflicted_ms"].at(cc="cubic:linux319").percentile(30)
-            )
-            & (
-                run["transfer.self_inflicted_ms"].at(cc="bbr").percentile(40)
-                <= run["transfer.self_inflicted_ms"].at(cc="cubic:linux319").percentile(40)
-            )
-            & (
-                run["transfer.self_inflicted_ms"].at(cc="bbr").percentile(50)
-                <= run["transfer.self_inflicted_ms"].at(cc="cubic:linux319").percentile(50)
-            )
-            & (
-                run["transfer.self_inflicted_ms"].at(cc="bbr").percentile(60)
-                <= run["transfer.self_inflicted_ms"].at(cc="cubic:linux319").percentile(60)
-            )
-            & (
-                run["transfer.self_inflicted_ms"].at(cc="bbr").percentile(70)
-                <= run["transfer.self_inflicted_ms"].at(cc="cubic:linux319").percentile(70)
-            )
-            & (
-                run["transfer.self_inflicted_ms"].at(cc="bbr").percentile(80)
-                <= run["transfer.self_inflicted_ms"].at(cc="cubic:linux319").percentile(80)
-            )
-            & (
-                run["transfer.self_inflicted_ms"].at(cc="bbr").percentile(90)
-                <= run["transfer.self_inflicted_ms"].at(cc="cubic:linux319").percentile(90)
-            )
-        ),
-    )
-    drive.full(
         "on the drives BBR's distribution lies left of that of CUBIC of 3.19 at every decile",
         lambda run: (
             (
@@ -1854,7 +1760,6 @@ def conclusion(c: Claim) -> None:
     with HyStart may not perform well on LTE."""
     drive = c.run(
         "drive",
-        setup="ours",
         trace="radio:highway-700",
         cc=["bbr", "cubic:linux48"],
         rtt="50ms",
@@ -1867,7 +1772,6 @@ def conclusion(c: Claim) -> None:
     )
     codel = c.run(
         "codel",
-        setup="ours",
         trace="radio:highway-700",
         cc=["bbr", "cubic:linux48"],
         rtt="50ms",
@@ -1880,7 +1784,6 @@ def conclusion(c: Claim) -> None:
     )
     jitter = c.run(
         "jitter",
-        setup="ours",
         trace=["constant:40mbit", "constant:50mbit"],
         cc=["cubic:linux48", "cubic:linux48,hystart=off", "bbr"],
         rtt="50ms",
@@ -1964,14 +1867,13 @@ def text_buffers(c: Claim) -> None:
     """A large buffer inside the eNodeB is a double-edged sword: it serves a varying rate, and may increase the RTT."""
     buffers = c.run(
         "buffers",
-        setup="ours",
         trace=["highway-3g", "lte-driving"],
         cc=["cubic", "bbr", "verus:r=2"],
         queue=["droptail:50kB", "droptail:200kB", "droptail:1MB", "droptail:4MB"],
         rtt="40ms",
         duration="60s",
         skip="2s",
-        starts=10,
+        starts=5,
     )
     buffers.core(
         "with 1 MB CUBIC has at least 1.1 times the throughput that it has with 50 kB",
@@ -2025,7 +1927,6 @@ def text_rwin(c: Claim) -> None:
     """Reducing the largest receive window of phones to avoid bufferbloat is not practical."""
     windows = c.run(
         "windows",
-        setup="ours",
         trace=["constant:2mbit", "constant:10mbit", "constant:50mbit"],
         cc="cubic:max_window={window}",
         queue="droptail:4MB",
@@ -2083,7 +1984,6 @@ def text_fairness(c: Claim) -> None:
     device."""
     devices = c.run(
         "devices",
-        setup="ours",
         trace="mdi/channel08",
         starts=["0s", "60s", "120s", "180s", "240s"],
         sweep={"pair": ["verus:r=2", "copa", "bbr"], "scheduler": ["rr", "pf:window=1s"]},
@@ -2108,7 +2008,6 @@ user = "two"
     )
     verus = c.run(
         "verus",
-        setup="ours",
         trace="mdi/channel08",
         starts=["0s", "60s", "120s", "180s", "240s"],
         sweep={"other": ["verus:r=2", "cubic"]},
@@ -2133,7 +2032,6 @@ user = "two"
     )
     shared = c.run(
         "shared",
-        setup="ours",
         trace="mdi/channel08",
         starts=["0s", "60s", "120s", "180s", "240s"],
         sweep={"pair": ["verus:r=2", "copa", "bbr"]},
