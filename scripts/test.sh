@@ -183,6 +183,14 @@ asan() {
 # Kernels that apt offers, each in a virtual machine. Arguments go to the script.
 kernels() {
     compiler; rust; python; bpf
+    if [ "${1:-}" = --arm64 ]; then
+        shift
+        packages qemu-system-arm gcc-aarch64-linux-gnu libc6-dev-arm64-cross mmdebstrap busybox-static ||
+            say "without them it is skipped"
+        rustup target add aarch64-unknown-linux-gnu >/dev/null 2>&1 || say "rustup has no target for arm64"
+        python3 crates/kernel/vm/arm64.py "$@"
+        return
+    fi
     packages qemu-system-x86 busybox-static mmdebstrap e2fsprogs kmod || say "without them it is skipped"
     python3 crates/kernel/vm/kernels.py "$@"
 }

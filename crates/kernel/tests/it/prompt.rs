@@ -200,7 +200,8 @@ fn without_checksum_offload(device: &str) {
     // SAFETY: all of it are plain numbers, for which zeros are valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (place, byte) in request.ifr_name.iter_mut().zip(device.bytes()) {
-        *place = byte.cast_signed();
+        // Signed on some machines.
+        *place = libc::c_char::from_ne_bytes([byte]);
     }
     request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
