@@ -21,7 +21,8 @@ mod programs {
 
     /// Each `bpf/NAME.bpf.c` becomes `NAME.bpf.o` in the build's folder; an empty one without clang.
     pub(crate) fn compile() {
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");
+        // Below this folder wherever it is now: builds are copied together with their sources.
+        let sources = Path::new("bpf");
         let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
         println!("cargo::rerun-if-changed={}", sources.display());
         println!("cargo::rerun-if-env-changed=CLANG");
@@ -34,7 +35,7 @@ mod programs {
                 clang.display()
             );
         }
-        for entry in fs::read_dir(&sources).expect("bpf/ is part of the source") {
+        for entry in fs::read_dir(sources).expect("bpf/ is part of the source") {
             let source = entry.expect("a name in bpf/").path();
             let name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let Some(stem) = name.strip_suffix(".bpf.c") else { continue };

@@ -106,11 +106,15 @@ fn watch(list: &Path) {
         files.extend(manifests.filter(|manifest| manifest.is_file()));
         files.push(source);
     }
-    let workspace = Path::new(&variable("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
-    files.push(workspace);
+    let workspace = fs::canonicalize("../..").expect("the sources of the library are there");
+    files.push(workspace.join("Cargo.lock"));
     files.sort();
     files.dedup();
     for file in files {
+        // Below this crate's folder wherever it is now: builds are copied together with their sources.
+        let file = file
+            .strip_prefix(&workspace)
+            .map_or(file.clone(), |path| Path::new("../..").join(path));
         println!("cargo::rerun-if-changed={}", file.display());
     }
 }

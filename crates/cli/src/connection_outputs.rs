@@ -79,12 +79,8 @@ impl ConnectionOutputs {
         self.events.as_ref().map(|_| "--events")
     }
 
-    /// Refuses what cannot be written before anything starts.
-    pub(crate) fn check(&self) -> Result<(), CommandError> {
-        self.check_beside(&[], &[])
-    }
-
-    /// The same of a command that also writes `others` and reads `inputs`.
+    /// Refuses what cannot be written before anything starts; the command also writes `others` and reads
+    /// `inputs`.
     pub(crate) fn check_beside(
         &self,
         others: &[OutputOption<'_>],

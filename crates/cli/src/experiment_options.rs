@@ -13,11 +13,12 @@ use cellpace_cc::ControllerSpec;
 
 use cellpace_experiment::{
     Arm, Assigner, ConnectionRecord, Experiment, ExperimentEntry, ExperimentLine, Figure,
-    FigureKind, Guard, GuardLook,
+    FigureKind, Guard, GuardLook, SlotRecord,
 };
 use cellpace_live::{MetricFamily, MetricKind, MoreMetrics, metric_family};
 use cellpace_tcp::{ControlOptions, Recorder, TcpCongestionControl, Treatment, Trial};
 use clap::Args;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::connection_outputs::ConnectionOutputs;
 use crate::error::CommandError;
@@ -26,7 +27,7 @@ use crate::line_writer::LineWriter;
 use crate::options::{Verbosity, read_text};
 use crate::output::{append, complain, refuse_stdout, write_bytes};
 
-/// From one look at the clock to the next: the guard judges at the end of each slot.
+/// From one look at the clock to the next, at most: the guard judges at the end of each slot.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How long connections get to end once the command does.
@@ -70,6 +71,39 @@ struct State {
     guard: Guard,
     /// Connections of each arm.
     recorded: BTreeMap<String, u64>,
+    meter: SlotMeter,
+}
+
+/// Counts the processor time of each slot.
+struct SlotMeter {
+    slot: u64,
+    /// The processor time when the slot began; none of the first, which had begun before.
+    begun: Option<Duration>,
+}
+
+impl SlotMeter {
+    /// Returns the slot that has ended and its time, if one has since the last call.
+    fn turn(&mut self, slot: u64, processor: Duration) -> Option<(u64, Duration)> {
+        if slot == self.slot {
+            return None;
+        }
+        // After a pause it is the time of several slots.
+        let is_next = self.slot.checked_add(1) == Some(slot);
+        let before = std::mem::replace(self, Self { slot, begun: Some(processor) });
+        let begun = before.begun.filter(|_| is_next)?;
+        Some((before.slot, processor.saturating_sub(begun)))
+    }
+}
+
+/// What this process has taken of processors, user and system.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+fn since_1970() -> Duration {
+    // A clock before 1970 is one that was never set.
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 impl ExperimentOptions {
@@ -143,6 +177,20 @@ fn has_several_controllers(experiment: &Experiment) -> bool {
 }
 
 impl ReadExperiment {
+    /// What arms are drawn for.
+    #[cfg(feature = "kernel")]
+    pub(crate) fn assign(&self) -> cellpace_experiment::AssignBy {
+        self.experiment.assign
+    }
+
+    /// The probability of each arm.
+    #[cfg(feature = "kernel")]
+    pub(crate) fn parts(&self) -> Vec<f64> {
+        let Experiment { arms, share, .. } = &self.experiment;
+        let all: f64 = arms.iter().map(|arm| arm.weight).sum();
+        arms.iter().map(|arm| share * arm.weight / all).collect()
+    }
+
     /// What connections get; `options` says how those of an arm with this controller are controlled.
     pub(crate) fn trial(
         &self,
@@ -185,8 +233,9 @@ impl ReadExperiment {
         } else if !guard.has_limits() {
             verbosity.note("warning: the experiment has no [guard] that would end it");
         }
-        let state = Mutex::new(State { guard, recorded: BTreeMap::new() });
         let assigner = Assigner::new(experiment.clone());
+        let meter = SlotMeter { slot: assigner.slot(since_1970()), begun: None };
+        let state = Mutex::new(State { guard, recorded: BTreeMap::new(), meter });
         let open = OpenExperiment { experiment, assigner, ended, lines, guard_file, state };
         let open = Arc::new(open);
         open.guard().map_err(CommandError::failed)?;
@@ -224,8 +273,9 @@ impl OpenExperiment {
         let watch = move || {
             while let Some(experiment) = guarded.upgrade() {
                 experiment.look();
+                let next_slot = experiment.assigner.until_next_slot(since_1970());
                 drop(experiment);
-                thread::sleep(LOOK);
+                thread::sleep(next_slot.min(LOOK));
             }
         };
         thread::Builder::new().name("cellpace-guard".to_owned()).spawn(watch).map(drop)
@@ -248,9 +298,13 @@ impl OpenExperiment {
     }
 
     fn look(&self) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = since_1970();
+        let slot = self.assigner.slot(now);
         let mut state = self.lock();
-        let looks = state.guard.look(now.as_secs_f64().round(), self.assigner.slot(now));
+        if let Some((slot, took)) = state.meter.turn(slot, processor_time()) {
+            self.put_slot(slot, took);
+        }
+        let looks = state.guard.look(now.as_secs_f64().round(), slot);
         if looks.is_empty() {
             return;
         }
@@ -272,6 +326,15 @@ impl OpenExperiment {
     fn keep(&self, state: &str) {
         if let Err(error) = write_bytes(&self.guard_file, state.as_bytes()) {
             complain(&format!("the guard's state is not kept: {error}"));
+        }
+    }
+
+    /// Writes what a slot took, if it had an arm.
+    fn put_slot(&self, slot: u64, took: Duration) {
+        let Some(arm) = self.assigner.arm_of_slot(slot) else { return };
+        if !self.ended.load(Ordering::Relaxed) {
+            let (arm, processor_s) = (self.experiment.arms[arm].name.clone(), took.as_secs_f64());
+            self.put(ExperimentEntry::Slot(SlotRecord { slot, arm, processor_s }));
         }
     }
 

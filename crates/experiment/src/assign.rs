@@ -51,14 +51,31 @@ impl Assigner {
         let slot = self.slot(now);
         let by_time = self.experiment.assign == AssignBy::Time;
         let arm = match self.experiment.assign {
-            AssignBy::Time => self.draw(b"slot", &slot.to_le_bytes()),
+            AssignBy::Time => self.arm_of_slot(slot),
             AssignBy::Client => self.draw(b"client", &network(client)),
             AssignBy::Connection => self.draw(b"connection", connection),
         };
-        let slot_nanos = u128::from(self.experiment.slot.as_nanos());
-        let in_slot = now.as_nanos() % slot_nanos;
+        let in_slot = self.in_slot(now);
         let washout = by_time && in_slot < u128::from(self.experiment.washout.as_nanos());
         Assignment { arm, slot, washout }
+    }
+
+    /// The arm of all connections that begin in a slot; none where it is not in the experiment, and where
+    /// arms are not those of slots.
+    pub fn arm_of_slot(&self, slot: u64) -> Option<usize> {
+        let by_time = self.experiment.assign == AssignBy::Time;
+        by_time.then(|| self.draw(b"slot", &slot.to_le_bytes())).flatten()
+    }
+
+    /// The time until the next slot begins.
+    pub fn until_next_slot(&self, now: Duration) -> Duration {
+        let left = u128::from(self.experiment.slot.as_nanos()) - self.in_slot(now);
+        Duration::from_nanos(u64::try_from(left).unwrap_or(u64::MAX))
+    }
+
+    /// Nanoseconds since the beginning of the slot.
+    fn in_slot(&self, now: Duration) -> u128 {
+        now.as_nanos() % u128::from(self.experiment.slot.as_nanos())
     }
 
     /// The number of the slot of this time since 1970 in UTC.

@@ -21,6 +21,9 @@ pub enum Figure {
     Retransmitted,
     /// Connections that were reset, in percent.
     Errors,
+    /// Processor time of the command, for each GB of the connections. Of slots alone: a processor does not say
+    /// for which connection it works.
+    ProcessorTime,
 }
 
 /// How a figure follows from the values of connections.
@@ -30,10 +33,12 @@ pub enum FigureKind {
     Quantile(f64),
     /// The sum of one value in percent of the sum of another one.
     Share,
+    /// The sum of one value for each of another one.
+    Rate,
 }
 
 impl Figure {
-    /// All of them, in the order of tables.
+    /// Those of connections, in the order of tables.
     pub const ALL: [Self; 9] = [
         Self::QueueDelayP95,
         Self::QueueDelayP50,
@@ -48,7 +53,8 @@ impl Figure {
 
     /// Returns the figure of this name.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|figure| figure.name() == name)
+        let mut all = Self::ALL.into_iter().chain([Self::ProcessorTime]);
+        all.find(|figure| figure.name() == name)
     }
 
     /// Returns its name in files.
@@ -63,6 +69,7 @@ impl Figure {
             Self::FirstByteP95 => "first_byte_p95",
             Self::Retransmitted => "retransmitted",
             Self::Errors => "errors",
+            Self::ProcessorTime => "processor_time",
         }
     }
 
@@ -78,6 +85,7 @@ impl Figure {
             Self::FirstByteP95 => "p95 of the time to first byte",
             Self::Retransmitted => "retransmitted bytes",
             Self::Errors => "connections reset",
+            Self::ProcessorTime => "processor time of the command",
         }
     }
 
@@ -86,6 +94,7 @@ impl Figure {
         match self {
             Self::GoodputP50 | Self::GoodputP5 => "Mbit/s",
             Self::Retransmitted | Self::Errors => "%",
+            Self::ProcessorTime => "s/GB",
             _ => "ms",
         }
     }
@@ -100,8 +109,21 @@ impl Figure {
         match self {
             Self::Retransmitted | Self::Errors => FigureKind::Share,
             Self::QueueDelayP95 | Self::FirstByteP95 => FigureKind::Quantile(0.95),
+            Self::ProcessorTime => FigureKind::Rate,
             Self::GoodputP5 => FigureKind::Quantile(0.05),
             _ => FigureKind::Quantile(0.5),
         }
+    }
+}
+
+impl FigureKind {
+    /// The figure of two sums; none where nothing was counted, and of a quantile.
+    pub(crate) fn of_sums(self, (part, all): (f64, f64)) -> Option<f64> {
+        let scale = match self {
+            Self::Share => 100.0,
+            Self::Rate => 1.0,
+            Self::Quantile(_) => return None,
+        };
+        (all > 0.0).then(|| part / all * scale)
     }
 }

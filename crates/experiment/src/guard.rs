@@ -223,7 +223,7 @@ impl Parts {
     /// Points of percent, or the logarithm: relative differences are then differences.
     fn value(&self, figure: Figure) -> Option<f64> {
         match figure.kind() {
-            FigureKind::Share => (self.sums.1 > 0.0).then(|| self.sums.0 / self.sums.1 * 100.0),
+            FigureKind::Share | FigureKind::Rate => figure.kind().of_sums(self.sums),
             FigureKind::Quantile(level) => {
                 let mut values = self.values.clone();
                 values.sort_by(f32::total_cmp);
@@ -237,7 +237,7 @@ impl Parts {
 /// What is worse by this much, in points of percent or in percent.
 fn shown(figure: Figure, worse: f64) -> f64 {
     match figure.kind() {
-        FigureKind::Share => worse,
+        FigureKind::Share | FigureKind::Rate => worse,
         FigureKind::Quantile(_) if figure.is_better_high() => (1.0 - exp(-worse)) * 100.0,
         FigureKind::Quantile(_) => (exp(worse) - 1.0) * 100.0,
     }

@@ -22,7 +22,7 @@ pub use guard::Guard;
 pub use plan::{EXPERIMENT_PLAN_SCHEMA, ExperimentPlan, PLAN_DIFFERENCES, PlannedFigure};
 pub use record::{
     ArmDescription, ConnectionRecord, EXPERIMENT_SCHEMA, ExperimentEntry, ExperimentLine,
-    ExperimentRecords, ExperimentStart, GuardLook,
+    ExperimentRecords, ExperimentStart, GuardLook, SlotRecord,
 };
 pub use statistics::{
     ArmComparison, ArmCounts, ArmFigure, EXPERIMENT_RESULT_SCHEMA, Estimate, ExperimentResult,

@@ -115,9 +115,9 @@ fn planned<'a>(
 fn of_slot(figure: Figure, records: &[&ConnectionRecord]) -> Option<f64> {
     let parts = records.iter().filter_map(|record| record.part(figure));
     match figure.kind() {
-        FigureKind::Share => {
-            let (part, all) = parts.fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
-            (all > 0.0).then(|| part / all * 100.0)
+        FigureKind::Share | FigureKind::Rate => {
+            let sums = parts.fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
+            figure.kind().of_sums(sums)
         }
         FigureKind::Quantile(level) => {
             let mut values: Vec<f64> = parts.map(|(value, _)| value).collect();

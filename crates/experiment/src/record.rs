@@ -35,6 +35,8 @@ pub enum ExperimentEntry {
     Connection(ConnectionRecord),
     /// The guard has looked.
     Guard(GuardLook),
+    /// A slot has ended during all of which the command ran.
+    Slot(SlotRecord),
 }
 
 /// How the connections of an experiment are assigned.
@@ -138,6 +140,7 @@ impl ConnectionRecord {
             Figure::Retransmitted => (self.tcp_sent_bytes > 0)
                 .then_some((self.retransmitted_bytes as f64, self.tcp_sent_bytes as f64)),
             Figure::Errors => Some((f64::from(u8::from(self.is_error())), 1.0)),
+            Figure::ProcessorTime => None,
         }
     }
 
@@ -145,6 +148,17 @@ impl ConnectionRecord {
     pub fn counts(&self) -> bool {
         !self.crossed && !self.washout
     }
+}
+
+/// What a slot took.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SlotRecord {
+    /// The slot's number.
+    pub slot: u64,
+    /// The name of its arm.
+    pub arm: String,
+    /// Processor time of the command, user and system, in seconds.
+    pub processor_s: f64,
 }
 
 /// What the guard found of one figure when it looked.
@@ -206,6 +220,8 @@ pub struct ExperimentRecords {
     pub connections: Vec<ConnectionRecord>,
     /// What the guard found.
     pub looks: Vec<GuardLook>,
+    /// What slots took, where they have arms.
+    pub slots: Vec<SlotRecord>,
 }
 
 impl ExperimentRecords {
@@ -240,7 +256,7 @@ impl ExperimentRecords {
     ) -> Result<Self, RecordError> {
         let mut name: Option<String> = None;
         let mut start: Option<ExperimentStart> = None;
-        let (mut connections, mut looks) = (Vec::new(), Vec::new());
+        let (mut connections, mut looks, mut slots) = (Vec::new(), Vec::new(), Vec::new());
         let mut last = 1;
         for line in lines {
             let (at, line) = line?;
@@ -266,20 +282,29 @@ impl ExperimentRecords {
                     start = Some(next);
                 }
                 ExperimentEntry::Connection(record) => {
-                    let arms = start.as_ref().map_or(&[][..], |start| &start.arms);
-                    if !arms.iter().any(|arm| arm.name == record.arm) {
-                        return Err(wrong(format!("no line before names an arm `{}`", record.arm)));
-                    }
+                    check_arm(start.as_ref(), &record.arm).map_err(wrong)?;
                     connections.push(record);
                 }
                 ExperimentEntry::Guard(look) => looks.push(look),
+                ExperimentEntry::Slot(slot) => {
+                    check_arm(start.as_ref(), &slot.arm).map_err(wrong)?;
+                    slots.push(slot);
+                }
             }
         }
         let (Some(name), Some(start)) = (name, start) else {
             let reason = "no line says how connections are assigned".to_owned();
             return Err(RecordError { line: last, reason });
         };
-        Ok(Self { name, start, connections, looks })
+        Ok(Self { name, start, connections, looks, slots })
+    }
+}
+
+fn check_arm(start: Option<&ExperimentStart>, name: &str) -> Result<(), String> {
+    let arms = start.map_or(&[][..], |start| &start.arms);
+    match arms.iter().any(|arm| arm.name == name) {
+        true => Ok(()),
+        false => Err(format!("no line before names an arm `{name}`")),
     }
 }
 

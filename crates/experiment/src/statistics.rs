@@ -143,9 +143,10 @@ impl ExperimentResult {
     pub fn of(records: &ExperimentRecords) -> Self {
         let names: Vec<&str> = records.start.arms.iter().map(|arm| arm.name.as_str()).collect();
         let assign = records.start.assign;
-        let compare = |arm: &&str| ArmComparison {
-            arm: (*arm).to_owned(),
-            groups: groups(&records.connections, [names[0], arm], assign),
+        let compare = |arm: &&str| {
+            let mut groups = groups(&records.connections, [names[0], arm], assign);
+            groups[0].figures.extend(processor_time(records, [names[0], arm]));
+            ArmComparison { arm: (*arm).to_owned(), groups }
         };
         Self {
             schema: EXPERIMENT_RESULT_SCHEMA,
@@ -250,9 +251,38 @@ fn compare_figure(
     assign: AssignBy,
 ) -> Option<FigureComparison> {
     let mut units = Units::new(assign);
-    let [control, arm] = both.each_ref().map(|records| Sample::of(figure, records, &mut units));
+    let samples = both.each_ref().map(|records| Sample::of(figure, records, &mut units));
+    compare_samples(figure, &samples, &units)
+}
+
+/// Of slots that ended, with the bytes of all connections that began in them: those that are kept apart took
+/// time, too.
+fn processor_time(records: &ExperimentRecords, arms: [&str; 2]) -> Option<FigureComparison> {
+    let mut units = Units::new(AssignBy::Time);
+    let samples = arms.map(|arm| {
+        let slots = records.slots.iter().filter(|slot| slot.arm == arm);
+        let mut sums: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
+        for slot in slots {
+            sums.entry(slot.slot).or_default().0 += slot.processor_s;
+        }
+        for record in records.connections.iter().filter(|record| record.arm == arm) {
+            if let Some(sum) = sums.get_mut(&record.slot) {
+                sum.1 += (record.acked_bytes + record.received_bytes) as f64 * 1e-9;
+            }
+        }
+        let parts = sums.into_iter().map(|(slot, sum)| (sum, units.numbered(slot.to_string())));
+        Sample::new(Figure::ProcessorTime.kind(), parts.collect())
+    });
+    compare_samples(Figure::ProcessorTime, &samples, &units)
+}
+
+fn compare_samples(
+    figure: Figure,
+    [control, arm]: &[Sample; 2],
+    units: &Units,
+) -> Option<FigureComparison> {
     let (of_control, of_arm) = (control.figure(None)?, arm.figure(None)?);
-    let pairs = resampled(&control, &arm, &units);
+    let pairs = resampled(control, arm, units);
     let interval = |of: &dyn Fn(&(f64, f64)) -> f64| {
         let level = tail(control.units.len().min(arm.units.len()))?;
         let mut values: Vec<f64> = pairs.iter().map(of).filter(|value| value.is_finite()).collect();
@@ -304,7 +334,10 @@ impl Units {
     }
 
     fn number(&mut self, record: &ConnectionRecord) -> u32 {
-        let unit = if self.by_time { record.slot.to_string() } else { record.client.clone() };
+        self.numbered(if self.by_time { record.slot.to_string() } else { record.client.clone() })
+    }
+
+    fn numbered(&mut self, unit: String) -> u32 {
         let next = self.numbers.len() as u32;
         *self.numbers.entry(unit).or_insert(next)
     }
@@ -322,25 +355,28 @@ struct Sample {
 impl Sample {
     fn of(figure: Figure, records: &[&ConnectionRecord], units: &mut Units) -> Self {
         let part = |record: &&ConnectionRecord| Some((record.part(figure)?, units.number(record)));
-        let mut parts: Vec<((f64, f64), u32)> = records.iter().filter_map(part).collect();
+        let parts = records.iter().filter_map(part).collect();
+        Self::new(figure.kind(), parts)
+    }
+
+    fn new(kind: FigureKind, mut parts: Vec<((f64, f64), u32)>) -> Self {
         let present: BTreeSet<u32> = parts.iter().map(|(_, unit)| *unit).collect();
-        match figure.kind() {
+        match kind {
             FigureKind::Quantile(_) => parts.sort_by(|one, other| one.0.0.total_cmp(&other.0.0)),
-            FigureKind::Share => parts = summed(&parts),
+            FigureKind::Share | FigureKind::Rate => parts = summed(&parts),
         }
-        Self { kind: figure.kind(), parts, units: present.into_iter().collect() }
+        Self { kind, parts, units: present.into_iter().collect() }
     }
 
     /// The figure, with each unit as often as `weights` say; `None` without connections.
     fn figure(&self, weights: Option<&[u32]>) -> Option<f64> {
         let weight = |unit: u32| weights.map_or(1.0, |weights| f64::from(weights[unit as usize]));
         match self.kind {
-            FigureKind::Share => {
+            FigureKind::Share | FigureKind::Rate => {
                 let add = |(part, all): (f64, f64), ((of, whole), unit): &((f64, f64), u32)| {
                     (part + of * weight(*unit), all + whole * weight(*unit))
                 };
-                let (part, all) = self.parts.iter().fold((0.0, 0.0), add);
-                (all > 0.0).then(|| part / all * 100.0)
+                self.kind.of_sums(self.parts.iter().fold((0.0, 0.0), add))
             }
             FigureKind::Quantile(level) => {
                 let total: f64 = self.parts.iter().map(|(_, unit)| weight(*unit)).sum();
@@ -355,7 +391,7 @@ impl Sample {
     }
 
     fn levels(&self) -> Vec<f64> {
-        if self.kind == FigureKind::Share || self.parts.is_empty() {
+        if !matches!(self.kind, FigureKind::Quantile(_)) || self.parts.is_empty() {
             return Vec::new();
         }
         let last = self.parts.len() - 1;

@@ -57,6 +57,10 @@ enum { AF_INET = 2, AF_INET6 = 10, IPPROTO_TCP = 6, TCP_CONGESTION = 13 };
 
 /* What crates/run holds at most. */
 #define MAX_RANGES 64
+/* Arms of an experiment, as attach.rs has it. */
+#define MAX_ARMS 16
+/* Clients' networks that have an arm at once; of more the longest unseen go. */
+#define MAX_CLIENTS (1 << 16)
 /* RFC 6928 section 2: until the daemon has said more. */
 #define INITIAL_WINDOW 10
 /* Bytes of announcements: of 16 384 connections that the daemon has not looked at. */
@@ -71,14 +75,15 @@ struct ranges {
 	struct range range[MAX_RANGES];
 };
 
-/* Written by the loader. */
+/* What connections get: written by the loader. */
 struct rules {
-	char name[16]; /* of the congestion control */
+	char name[16]; /* of the congestion control; none: it stays as it is */
 	u64 owner; /* of the daemon's slot */
 	u32 slot;
 	struct ranges accepted; /* by local port */
 	struct ranges opened; /* by the peer's port */
 	u32 native; /* the congestion control is the controller */
+	u32 share; /* of 2^32 connections, so many less one are wanted */
 };
 
 /* What was not put under control, and why. */
@@ -98,19 +103,55 @@ struct announcement {
 	u32 mss; /* bytes of payload in a full packet */
 	u16 header; /* bytes of TCP's header with the options of every packet */
 	u8 opened;
-	u8 reserved[5];
+	u8 arm;
+	u8 drawn; /* the arm was drawn for it: else it is the first, as long as nobody has drawn */
+	u8 reserved[3];
 };
 
-_Static_assert(sizeof(struct rules) == 552, "as in attach.rs");
+/* For what arms are drawn. */
+enum draw_by { DRAW_CHOSEN, DRAW_CLIENT, DRAW_CONNECTION };
+
+/* How new connections get an arm: written by the loader. */
+struct drawing {
+	u32 by;
+	u32 chosen; /* the arm of all */
+	u32 below[MAX_ARMS]; /* of 2^32 connections, how many get this arm or one before it */
+};
+
+/* A network of clients: IPv4 /24, with 1 as its family, or IPv6 /64. */
+struct client {
+	u32 network[2]; /* in network order */
+	u32 is_ipv4;
+};
+
+_Static_assert(sizeof(struct rules) == 560, "as in attach.rs");
 _Static_assert(sizeof(struct missed) == 24, "as in attach.rs");
+_Static_assert(sizeof(struct drawing) == 72, "as in attach.rs");
+_Static_assert(sizeof(struct client) == 12, "as in attach.rs");
 _Static_assert(sizeof(struct announcement) == 64, "as in attach.rs");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, MAX_ARMS);
 	__type(key, u32);
 	__type(value, struct rules);
 } rules SEC(".maps");
+
+/* Which of them new connections get: the loader changes it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct drawing);
+} drawing SEC(".maps");
+
+/* The arms of clients: the daemon draws one for each that is new. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_CLIENTS);
+	__type(key, struct client);
+	__type(value, u32);
+} clients SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -209,6 +250,8 @@ static inline bool give(struct bpf_sock_ops *ctx, struct rules *rules, struct mi
 		.slot = rules->slot,
 	};
 
+	if (!rules->name[0])
+		return true;
 	if (!rules->native && bpf_map_lookup_elem(&controls, &cookie))
 		return false;
 	if (!rules->native && bpf_map_update_elem(&controls, &cookie, &control, BPF_NOEXIST)) {
@@ -223,18 +266,62 @@ static inline bool give(struct bpf_sock_ops *ctx, struct rules *rules, struct mi
 	return false;
 }
 
+/* The arm of its client; MAX_ARMS before the daemon has drawn one, and of who is not in the experiment. */
+static inline u32 arm_of_client(const struct announcement *told)
+{
+	struct client client = { .network = { told->peer[0], told->peer[1] } };
+	u32 *arm;
+
+	if (!told->peer[0] && !told->peer[1] && told->peer[2] == bpf_htonl(0xffff)) {
+		client.network[0] = told->peer[3] & bpf_htonl(0xffffff00);
+		client.is_ipv4 = 1;
+	}
+	arm = bpf_map_lookup_elem(&clients, &client);
+	return arm ? *arm : MAX_ARMS;
+}
+
+static inline u32 arm_of_connection(const struct drawing *drawing)
+{
+	u32 draw = bpf_get_prandom_u32();
+
+	for (u32 arm = 0; arm < MAX_ARMS; arm++) {
+		if (draw < drawing->below[arm])
+			return arm;
+	}
+	return MAX_ARMS;
+}
+
+/* The arm of a connection that is described, and into its description. */
+static inline u32 draw(const struct drawing *drawing, struct announcement *told)
+{
+	u32 arm = drawing->chosen;
+
+	if (drawing->by == DRAW_CLIENT)
+		arm = arm_of_client(told);
+	else if (drawing->by == DRAW_CONNECTION)
+		arm = arm_of_connection(drawing);
+	told->drawn = arm < MAX_ARMS;
+	told->arm = told->drawn ? arm : 0;
+	return told->arm;
+}
+
 SEC("sockops")
 int attach(struct bpf_sock_ops *ctx)
 {
+	struct drawing *how;
 	struct announcement *told;
 	struct missed *count;
 	struct rules *rule;
 	u64 cookie;
-	u32 zero = 0;
+	u32 zero = 0, arm;
 
+	/* Ports and share are those of all arms. */
 	rule = bpf_map_lookup_elem(&rules, &zero);
+	how = bpf_map_lookup_elem(&drawing, &zero);
 	count = bpf_map_lookup_elem(&missed, &zero);
-	if (!rule || !count || !wanted(ctx, rule))
+	if (!rule || !how || !count || !wanted(ctx, rule))
+		return 1;
+	if (rule->share != ~0u && bpf_get_prandom_u32() >= rule->share)
 		return 1;
 	/* The room first: a socket that the daemon does not know would keep its first window. */
 	told = bpf_ringbuf_reserve(&announcements, sizeof(*told), 0);
@@ -244,7 +331,9 @@ int attach(struct bpf_sock_ops *ctx)
 	}
 	cookie = bpf_get_socket_cookie(ctx);
 	describe(ctx, told, cookie);
-	if (give(ctx, rule, count, cookie))
+	arm = draw(how, told);
+	rule = bpf_map_lookup_elem(&rules, &arm);
+	if (rule && give(ctx, rule, count, cookie))
 		bpf_ringbuf_submit(told, 0);
 	else
 		bpf_ringbuf_discard(told, 0);

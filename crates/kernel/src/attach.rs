@@ -25,7 +25,12 @@ const ATTACH: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/attach.bpf.o"));
 /// Ranges of ports of each direction at most: `MAX_RANGES` of bpf/attach.bpf.c.
 pub const MAX_RANGES: usize = 64;
 
-const RULES_BYTES: usize = 552;
+/// Arms at most: `MAX_ARMS` of bpf/attach.bpf.c.
+pub const MAX_ARMS: usize = 16;
+
+const RULES_BYTES: usize = 560;
+const DRAWING_BYTES: usize = 72;
+const CLIENT_BYTES: usize = 12;
 const ANNOUNCEMENT_BYTES: usize = 64;
 /// `ANNOUNCEMENTS` of bpf/attach.bpf.c.
 const RING_BYTES: usize = 1 << 20;
@@ -40,14 +45,36 @@ pub fn missing_capabilities(facts: &Facts) -> Vec<&'static str> {
     missing
 }
 
+/// What connections get.
+#[derive(Debug, Clone, Copy)]
+pub struct AttachArm<'a> {
+    /// Name of the kernel driver, or of a congestion control that the kernel has by itself; empty: what they
+    /// have.
+    pub name: &'a str,
+    /// The controlling process's slot at the kernel driver, and the slot's owner; `None` for all else.
+    pub slot: Option<(u32, u64)>,
+}
+
+/// Which arm a connection gets.
+#[derive(Debug, Clone, Copy)]
+pub enum ArmDraw<'a> {
+    /// The first, until another one is [chosen](Attachment::choose) for all.
+    Chosen,
+    /// The one that its client's network [has](Attachment::put_client); until then the first.
+    Client,
+    /// Each with this probability; with what is left to 1, the first.
+    Connection(&'a [f64]),
+}
+
 /// Which connections, and whose they shall be.
 #[derive(Debug, Clone)]
 pub struct AttachOptions<'a> {
-    /// Name of the kernel driver, or of a controller that the kernel has by itself.
-    pub name: &'a str,
-    /// The controlling process's slot at the kernel driver, and the slot's owner; `None` for a controller
-    /// that the kernel has by itself.
-    pub slot: Option<(u32, u64)>,
+    /// What connections can get; from 1 to [`MAX_ARMS`].
+    pub arms: &'a [AttachArm<'a>],
+    /// Which of these each gets.
+    pub draw: ArmDraw<'a>,
+    /// This share of connections, from 0 to 1, is taken, the others stay as they are.
+    pub share: f64,
     /// First and last port of ranges where connections are accepted.
     pub accepted: &'a [(u16, u16)],
     /// The same of ports to which connections are opened.
@@ -72,6 +99,10 @@ pub struct Announced {
     pub acked: u64,
     /// The program opened it, and did not accept it.
     pub opened: bool,
+    /// The place of what it got among the arms.
+    pub arm: usize,
+    /// The arm was drawn for it, or chosen; it is the first for want of another otherwise.
+    pub is_drawn: bool,
 }
 
 /// Connections at the ports that are not under control, by reason.
@@ -92,6 +123,9 @@ pub enum AttachError {
     /// More than there is room for, or none at all.
     #[error("1 to {MAX_RANGES} ranges of ports")]
     Ranges,
+    /// The same of arms.
+    #[error("1 to {MAX_ARMS} arms")]
+    Arms,
     /// There is no kernel driver.
     #[error(transparent)]
     Driver(#[from] KernelError),
@@ -136,6 +170,8 @@ pub struct Attachment {
     // Detached before anything that it needs goes.
     _link: Link,
     missed: MapHandle,
+    drawing: MapHandle,
+    clients: MapHandle,
     ring: RecordRing,
     _object: Object,
 }
@@ -153,7 +189,9 @@ impl Attachment {
             .map_err(|source| AttachError::Open { path: cgroup.to_owned(), source })?;
         let object = load(options)?;
         put(&object, &rules)?;
-        let missed = map(&object, "missed")?;
+        let (missed, drawing) = (map(&object, "missed")?, map(&object, "drawing")?);
+        put_drawing(&drawing, options.draw).map_err(bpf("handing over how arms are drawn"))?;
+        let clients = map(&object, "clients")?;
         let ring = announcements(&object)?;
         let program = object
             .progs_mut()
@@ -161,12 +199,33 @@ impl Attachment {
             .ok_or_else(|| bpf("opening the program")(invalid()))?
             .attach_cgroup(folder.as_raw_fd());
         let link = program.map_err(bpf("attaching the program to the cgroup"))?;
-        Ok(Self { _link: link, missed, ring, _object: object })
+        Ok(Self { _link: link, missed, drawing, clients, ring, _object: object })
     }
 
     /// The descriptor that is readable when announcements wait. For waiting only.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.ring.as_fd()
+    }
+
+    /// What all connections get from now on: the place of an arm.
+    ///
+    /// # Errors
+    /// What the kernel reports.
+    pub fn choose(&self, arm: usize) -> io::Result<()> {
+        let mut bytes = [0u8; DRAWING_BYTES];
+        bytes[4..8].copy_from_slice(&place(Some(arm)));
+        let chosen = self.drawing.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY);
+        chosen.map_err(io::Error::other)
+    }
+
+    /// What connections of a client's network, IPv4 /24 or IPv6 /64, get from now on: the place of an arm, or
+    /// the first, as not drawn for them.
+    ///
+    /// # Errors
+    /// What the kernel reports.
+    pub fn put_client(&self, client: IpAddr, arm: Option<usize>) -> io::Result<()> {
+        let put = self.clients.update(&network(client), &place(arm), MapFlags::ANY);
+        put.map_err(io::Error::other)
     }
 
     /// Hands out the connections that are new.
@@ -197,16 +256,16 @@ fn opened() -> Result<OpenObject, AttachError> {
     ObjectBuilder::default().open_memory(ATTACH).map_err(bpf("opening the program"))
 }
 
-/// With the kernel driver's own table of controls, where it is the kernel driver.
+/// With the kernel driver's own table of controls, where an arm is the kernel driver.
 fn load(options: &AttachOptions<'_>) -> Result<Object, AttachError> {
     let using = "using the kernel driver's controls";
     let mut object = opened()?;
     for mut map in object.maps_mut().filter(|map| map.name() == "controls") {
-        if options.slot.is_none() {
+        let Some(driver) = options.arms.iter().find(|arm| arm.slot.is_some()) else {
             map.set_max_entries(1).map_err(bpf(using))?;
             continue;
-        }
-        let controls = open(&pins(options.name), "controls")?;
+        };
+        let controls = open(&pins(driver.name), "controls")?;
         map.reuse_fd(controls.as_fd()).map_err(bpf(using))?;
     }
     object.load().map_err(bpf("loading the program"))
@@ -218,10 +277,48 @@ fn map(object: &Object, name: &str) -> Result<MapHandle, AttachError> {
     MapHandle::try_from(&map).map_err(bpf("opening a map"))
 }
 
-fn put(object: &Object, rules: &[u8]) -> Result<(), AttachError> {
-    map(object, "rules")?
-        .update(&0u32.to_ne_bytes(), rules, MapFlags::ANY)
-        .map_err(bpf("handing over the rules"))
+fn put(object: &Object, rules: &[[u8; RULES_BYTES]]) -> Result<(), AttachError> {
+    let map = map(object, "rules")?;
+    for (arm, rules) in (0_u32..).zip(rules) {
+        map.update(&arm.to_ne_bytes(), rules, MapFlags::ANY)
+            .map_err(bpf("handing over the rules"))?;
+    }
+    Ok(())
+}
+
+/// `struct drawing`.
+fn put_drawing(map: &MapHandle, draw: ArmDraw<'_>) -> libbpf_rs::Result<()> {
+    let mut bytes = [0u8; DRAWING_BYTES];
+    let (by, parts) = match draw {
+        ArmDraw::Chosen => (0_u32, &[][..]),
+        ArmDraw::Client => (1, &[][..]),
+        ArmDraw::Connection(parts) => (2, parts),
+    };
+    bytes[..4].copy_from_slice(&by.to_ne_bytes());
+    let mut below = 0.0;
+    for (place, part) in bytes[8..].chunks_exact_mut(4).zip(parts) {
+        below += part;
+        place.copy_from_slice(&((below * f64::from(u32::MAX)).round() as u32).to_ne_bytes());
+    }
+    map.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY)
+}
+
+/// An arm, or `MAX_ARMS` of none.
+fn place(arm: Option<usize>) -> [u8; 4] {
+    (arm.unwrap_or(MAX_ARMS).min(MAX_ARMS) as u32).to_ne_bytes()
+}
+
+/// `struct client`.
+fn network(client: IpAddr) -> [u8; CLIENT_BYTES] {
+    let mut bytes = [0u8; CLIENT_BYTES];
+    match client.to_canonical() {
+        IpAddr::V4(ip) => {
+            bytes[..3].copy_from_slice(&ip.octets()[..3]);
+            bytes[8..].copy_from_slice(&1u32.to_ne_bytes());
+        }
+        IpAddr::V6(ip) => bytes[..8].copy_from_slice(&ip.octets()[..8]),
+    }
+    bytes
 }
 
 fn announcements(object: &Object) -> Result<RecordRing, AttachError> {
@@ -230,14 +327,26 @@ fn announcements(object: &Object) -> Result<RecordRing, AttachError> {
     RecordRing::new(fd.into(), RING_BYTES).map_err(system)
 }
 
-/// `struct rules`.
-fn encode(options: &AttachOptions<'_>) -> Result<[u8; RULES_BYTES], AttachError> {
-    let AttachOptions { name, slot, accepted, opened } = options;
-    let (slot_number, owner) = slot.unwrap_or_default();
+/// `struct rules` of each arm.
+fn encode(options: &AttachOptions<'_>) -> Result<Vec<[u8; RULES_BYTES]>, AttachError> {
+    let AttachOptions { arms, accepted, opened, .. } = options;
     let is_some = !accepted.is_empty() || !opened.is_empty();
     if !is_some || accepted.len() > MAX_RANGES || opened.len() > MAX_RANGES {
         return Err(AttachError::Ranges);
     }
+    if arms.is_empty() || arms.len() > MAX_ARMS {
+        return Err(AttachError::Arms);
+    }
+    arms.iter().map(|arm| encode_arm(arm, options)).collect()
+}
+
+fn encode_arm(
+    arm: &AttachArm<'_>,
+    options: &AttachOptions<'_>,
+) -> Result<[u8; RULES_BYTES], AttachError> {
+    let AttachArm { name, slot } = arm;
+    let AttachOptions { accepted, opened, share, .. } = options;
+    let (slot_number, owner) = slot.unwrap_or_default();
     if name.len() >= NAME_BYTES {
         return Err(KernelError::NotInstalled.into());
     }
@@ -248,6 +357,9 @@ fn encode(options: &AttachOptions<'_>) -> Result<[u8; RULES_BYTES], AttachError>
     put_ranges(&mut bytes[28..288], accepted);
     put_ranges(&mut bytes[288..548], opened);
     bytes[548..552].copy_from_slice(&u32::from(slot.is_none()).to_ne_bytes());
+    // All are wanted at the most.
+    let share = (share * f64::from(u32::MAX)) as u32;
+    bytes[552..556].copy_from_slice(&share.to_ne_bytes());
     Ok(bytes)
 }
 
@@ -276,6 +388,8 @@ fn decode(bytes: &[u8; ANNOUNCEMENT_BYTES]) -> Announced {
         mss: u32::from_ne_bytes([a, b, c, d]),
         overhead: network + u32::from(short(56)),
         opened: bytes[58] != 0,
+        arm: bytes[59].into(),
+        is_drawn: bytes[60] != 0,
     }
 }
 
@@ -290,7 +404,8 @@ mod tests {
     use crate::driver::layout::CONTROL_BYTES;
 
     fn options<'a>(accepted: &'a [(u16, u16)]) -> AttachOptions<'a> {
-        AttachOptions { name: "cellpace", slot: Some((3, 7)), accepted, opened: &[] }
+        const ARMS: &[AttachArm<'_>] = &[AttachArm { name: "cellpace", slot: Some((3, 7)) }];
+        AttachOptions { arms: ARMS, draw: ArmDraw::Chosen, share: 1.0, accepted, opened: &[] }
     }
 
     #[test]
@@ -301,6 +416,9 @@ mod tests {
         };
         assert_eq!(size("rules"), RULES_BYTES);
         assert_eq!(size("missed"), 24);
+        assert_eq!(size("drawing"), DRAWING_BYTES);
+        let clients = object.maps().find(|map| map.name() == "clients").unwrap();
+        assert_eq!(clients.key_size() as usize, CLIENT_BYTES);
         assert_eq!(size("controls"), CONTROL_BYTES);
     }
 
@@ -308,7 +426,8 @@ mod tests {
     fn rules_are_written_as_the_program_reads_them() {
         let opened = [(9000, 9100)];
         let rules = AttachOptions { opened: &opened, ..options(&[(80, 80), (443, 444)]) };
-        let bytes = encode(&rules).unwrap();
+        let bytes = encode(&rules).unwrap()[0];
+        assert_eq!(bytes[552..556], u32::MAX.to_ne_bytes());
         let short = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         assert_eq!(&bytes[..9], b"cellpace\0");
         assert_eq!((bytes[28], short(32), short(36), short(38)), (2, 80, 443, 444));
@@ -321,6 +440,8 @@ mod tests {
         let most = [(1, 1); MAX_RANGES + 1];
         assert!(matches!(encode(&options(&most)), Err(AttachError::Ranges)));
         assert!(encode(&options(&most[1..])).is_ok());
+        let none = AttachOptions { arms: &[], ..options(&most[1..]) };
+        assert!(matches!(encode(&none), Err(AttachError::Arms)));
     }
 
     #[test]

@@ -78,6 +78,9 @@ pub enum AttacherError {
     /// The kernel driver does not take a connection.
     #[error(transparent)]
     Adopt(cellpace_tcp::TcpError),
+    /// New connections do not get the arm of their time.
+    #[error("choosing an arm: {0}")]
+    Choose(io::Error),
     /// The kernel driver is no longer there.
     #[error(
         "no place at the kernel driver any more: it was removed, or this process was stopped for too \

@@ -27,7 +27,7 @@ mod private_folder;
 mod program;
 
 #[cfg(feature = "attach")]
-pub use attach::Attacher;
+pub use attach::{AttachPlan, AttachedArm, Attacher};
 pub use broker::{
     AdoptedConnection, Broker, BrokerConfig, ClosedConnection, ConnectionWatcher, PlainReason,
 };

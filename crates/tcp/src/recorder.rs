@@ -6,6 +6,7 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -52,6 +53,7 @@ struct Recordings {
     assigner: Arc<Assigner>,
     asks: Mutex<Netlink>,
     open: Mutex<HashMap<u64, Recording>>,
+    unseen: AtomicU64,
     report: Box<dyn Fn(&ConnectionRecord) + Send + Sync>,
 }
 
@@ -62,6 +64,8 @@ struct Recording {
     samples: TcpSamples,
     next: Instant,
     every: Duration,
+    /// The kernel did not find it.
+    is_missing: bool,
 }
 
 impl Recorder {
@@ -77,7 +81,8 @@ impl Recorder {
         let probe = TcpListener::bind("127.0.0.1:0")?;
         let ends = Netlink::open_ends_of_tcp()?;
         let (asks, report) = (Mutex::new(Netlink::open_sock_diag()?), Box::new(report));
-        let shared = Arc::new(Recordings { assigner, asks, open: Mutex::default(), report });
+        let (open, unseen) = (Mutex::default(), AtomicU64::new(0));
+        let shared = Arc::new(Recordings { assigner, asks, open, unseen, report });
         let wake = eventfd(0, EventfdFlags::CLOEXEC)?;
         let (theirs, woken) = (shared.clone(), wake.try_clone()?);
         let thread = spawn("cellpace-records", move || {
@@ -92,13 +97,26 @@ impl Recorder {
         namespace_cookie(socket.as_fd()) == self.namespace
     }
 
+    /// Connections that were not recorded because the kernel does not find them in this namespace.
+    pub fn unseen(&self) -> u64 {
+        self.shared.unseen.load(Ordering::Relaxed)
+    }
+
     /// Begins to record a connection, if its part in the trial is recorded.
     pub fn begin(&self, socket: RecordedSocket, part: TrialPart) {
         if !part.is_recorded() {
             return;
         }
         let (since, samples) = (Instant::now(), TcpSamples::default());
-        let recording = Recording { socket, part, since, samples, next: since + LOOK, every: LOOK };
+        let recording = Recording {
+            socket,
+            part,
+            since,
+            samples,
+            next: since + LOOK,
+            every: LOOK,
+            is_missing: false,
+        };
         self.shared.open().insert(socket.cookie, recording);
     }
 
@@ -176,8 +194,14 @@ impl Recordings {
                     drop(open);
                     gone.into_iter().for_each(|recording| self.report(recording, false));
                 }
-                // Its last figures are about to come.
-                None => {}
+                // Its last figures are about to come, unless it is of another network namespace.
+                None => {
+                    let known = open.get_mut(&name.cookie);
+                    if known.is_some_and(|one| std::mem::replace(&mut one.is_missing, true)) {
+                        open.remove(&name.cookie);
+                        self.unseen.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
             }
         }
     }

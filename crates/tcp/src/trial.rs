@@ -1,13 +1,13 @@
 //! Which connections are under which controller, where not all are under one; and what an experiment
 //! records of each.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cellpace_base::statistics::quantile;
-use cellpace_experiment::{Assigner, Assignment, ConnectionRecord};
+use cellpace_experiment::{AssignBy, Assigner, Assignment, ConnectionRecord};
 
 use crate::{ControlOptions, FlowControl, RelayEngine, TcpFigures};
 
@@ -69,37 +69,52 @@ pub struct TrialPart {
 }
 
 impl Trial {
+    /// What each arm of an experiment is.
+    pub fn treatments(&self) -> &[Treatment] {
+        match self {
+            Self::Experiment { arms, .. } => arms,
+            Self::ShareOf(_) => &[],
+        }
+    }
+
     /// How the arms are controlled that are under a controller.
     pub fn controls(&self) -> impl Iterator<Item = &ControlOptions> {
-        let arms = match self {
-            Self::Experiment { arms, .. } => arms.as_slice(),
-            Self::ShareOf(_) => &[],
-        };
-        arms.iter().filter_map(|arm| match arm {
+        self.treatments().iter().filter_map(|arm| match arm {
             Treatment::Controlled(options) => Some(&**options),
             Treatment::Plain(_) => None,
         })
     }
 
-    /// The arm that all connections get now, where slots of time have arms.
-    pub fn arm_of_now(&self) -> usize {
+    /// The arm that all connections get now; `None` where each client or connection has its own.
+    pub fn arm_of_now(&self) -> Option<usize> {
         match self {
-            Self::Experiment { ended, .. } if ended.load(Ordering::Relaxed) => 0,
+            Self::Experiment { ended, .. } if ended.load(Ordering::Relaxed) => Some(0),
             Self::Experiment { assigner, .. } => {
-                // Whose connection that would be does not count.
-                let assignment = assigner.assign(since_1970(), Ipv4Addr::UNSPECIFIED.into(), &[]);
-                assignment.arm.unwrap_or(0)
+                let by_time = assigner.experiment().assign == AssignBy::Time;
+                by_time.then(|| assigner.arm_of_slot(assigner.slot(since_1970())).unwrap_or(0))
             }
-            Self::ShareOf(_) => 0,
+            Self::ShareOf(_) => Some(0),
         }
     }
 
-    /// The part of a connection that got this arm a moment ago. It is not recorded if its slot has another.
+    /// The arm of a client, where clients have arms; `None` in it: not in the experiment.
+    pub fn arm_of_client(&self, client: IpAddr) -> Option<Option<usize>> {
+        let Self::Experiment { assigner, .. } = self else { return None };
+        let by_client = assigner.experiment().assign == AssignBy::Client;
+        by_client.then(|| assigner.assign(since_1970(), client, &[]).arm)
+    }
+
+    /// The part of a connection that got this arm a moment ago. It is not recorded if its slot or client has
+    /// another.
     pub fn part_with(&self, arm: usize, client: SocketAddr) -> TrialPart {
         let start = since_1970();
         let assignment = match self {
             Self::Experiment { assigner, ended, .. } if !ended.load(Ordering::Relaxed) => {
-                let assignment = assigner.assign(start, client.ip(), &[]);
+                let mut assignment = assigner.assign(start, client.ip(), &[]);
+                if assigner.experiment().assign == AssignBy::Connection {
+                    // It was drawn where the connection got it.
+                    assignment.arm = Some(arm);
+                }
                 (assignment.arm == Some(arm)).then_some(assignment)
             }
             Self::Experiment { .. } | Self::ShareOf(_) => None,

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::program;
 use crate::program::dashboard::{Dashboard, Events};
 use crate::program::guinea::connect;
 use crate::program::{Folder, measured::measured};
+use cellpace_experiment::{Assigner, ConnectionRecord, Experiment, ExperimentRecords};
 use cellpace_kernel::remove;
 use serde_json::Value;
 
@@ -102,6 +103,16 @@ impl Place {
         assert!(said.contains("attached"), "{said}{link}");
         assert!(self.folder.path("out.json").exists(), "{said}{link}");
         said
+    }
+
+    /// The records of an experiment with thirty short downloads, and what the daemon said.
+    fn record(&self, experiment: &str) -> (Vec<ConnectionRecord>, String) {
+        self.folder.write("e.toml", experiment);
+        let options = "--driver kernel --experiment e.toml --experiment-log e.jsonl";
+        let attach = format!("--cgroup '{}' {options}", self.cgroup.display());
+        let said = self.over_link(&attach, "--trace constant:100mbit --rtt 5ms", MANY);
+        assert_eq!(self.text("code").trim(), "0", "{said}");
+        (ExperimentRecords::read(&self.text("e.jsonl")).unwrap().connections, said)
     }
 
     /// A download at one of the ports: Mbit/s, 50th and 95th percentile of the queue's delay in ms.
@@ -223,6 +234,100 @@ fn a_static_program_is_left_to_the_controller_in_the_kernel() {
     assert_eq!(flow["driver"], "native");
     assert_eq!(flow["tcp_cc"], format!("{}_pace", place.name));
     assert_eq!((&flow["acked_bytes"], &flow["outcome"]), (&3_000_000.into(), &"finished".into()));
+}
+
+/// Thirty short downloads.
+const MANY: &str =
+    "for i in $(seq 30); do cat </dev/tcp/$CELLPACE_HOST/9000 >/dev/null; sleep 0.15; done";
+
+fn experiment(fields: &str) -> String {
+    format!(
+        "[experiment]\nname = \"e\"\nsecret = \"0123456789abcdef\"\n{fields}\n\
+         [[arm]]\nname = \"reno\"\ntcp = \"reno\"\n[[arm]]\nname = \"copa\"\ncc = \"copa\"\n"
+    )
+}
+
+/// An experiment of slots of a second, of which four in a row have both arms.
+fn slots_with_both_arms() -> (String, Assigner) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    (0..1000)
+        .find_map(|seed| {
+            let text = experiment(&format!("slot = \"1s\"\nseed = {seed}"));
+            let assigner = Assigner::new(Experiment::read(&text, |_| Ok(())).unwrap());
+            let arm = |slot| {
+                let at = now + Duration::from_secs(slot);
+                assigner.assign(at, [127, 0, 0, 1].into(), &[]).arm
+            };
+            let arms: Vec<_> = (0..60).map(arm).collect();
+            let both = arms.windows(4).all(|four| four.iter().any(|arm| *arm != four[0]));
+            both.then_some((text, assigner))
+        })
+        .unwrap()
+}
+
+#[test]
+fn connections_of_a_static_program_are_recorded_by_the_arms_of_their_slots() {
+    let Some(place) = Place::new(10_000) else { return };
+    let (text, assigner) = slots_with_both_arms();
+    let (records, said) = place.record(&text);
+    for (arm, driver) in [(0, "plain"), (1, "kernel")] {
+        let name = &assigner.experiment().arms[arm].name;
+        let of_arm: Vec<_> = records.iter().filter(|record| record.arm == *name).collect();
+        assert!(!of_arm.is_empty(), "{name} of {}: {said}", records.len());
+        for record in of_arm {
+            let start = Duration::from_secs_f64(record.start_s);
+            let drawn = assigner.assign(start, [127, 0, 0, 1].into(), &[]);
+            assert_eq!((drawn.arm, drawn.slot), (Some(arm), record.slot), "{record:?}");
+            assert_eq!(
+                (record.driver.as_str(), record.acked_bytes),
+                (driver, 10_000),
+                "{record:?}"
+            );
+            assert_eq!(record.outcome, "finished", "{record:?}");
+        }
+    }
+    let under: usize = records.iter().filter(|record| record.arm == "copa").count();
+    assert!(place.flows().len() >= under, "what is under the controller is told of");
+}
+
+#[test]
+fn a_share_of_connections_is_attached_and_the_others_stay_plain() {
+    let Some(place) = Place::new(10_000) else { return };
+    let attach = format!("--cgroup '{}' --driver kernel --share-of 50%", place.cgroup.display());
+    let said = place.over_link(&attach, "--trace constant:100mbit --rtt 5ms", MANY);
+    let count = place.flows().len();
+    // Thirty coins show fewer heads than three, or more than 27, once in a million times.
+    assert!((3..=27).contains(&count), "{count}: {said}");
+}
+
+#[test]
+fn the_kernel_draws_an_arm_for_each_connection() {
+    let Some(place) = Place::new(10_000) else { return };
+    let (records, said) = place.record(&experiment("assign = \"connection\"\nshare = \"80%\""));
+    for (arm, driver) in [("reno", "plain"), ("copa", "kernel")] {
+        let of_arm: Vec<_> = records.iter().filter(|record| record.arm == arm).collect();
+        // Of thirty there are so few or many once in ten thousand times.
+        assert!(
+            (3..=22).contains(&of_arm.len()),
+            "{arm}: {} of {}: {said}",
+            of_arm.len(),
+            records.len()
+        );
+        assert!(of_arm.iter().all(|record| record.driver == driver), "{of_arm:?}");
+    }
+}
+
+#[test]
+fn all_connections_of_a_client_but_the_first_have_its_arm() {
+    let Some(place) = Place::new(10_000) else { return };
+    let (records, said) = place.record(&experiment("assign = \"client\""));
+    // A machine that is busy may draw late.
+    assert!((20..=29).contains(&records.len()), "{}: {said}", records.len());
+    let first = &records[0];
+    assert!(
+        records.iter().all(|it| (&it.arm, &it.client) == (&first.arm, &first.client)),
+        "{records:?}"
+    );
 }
 
 #[test]

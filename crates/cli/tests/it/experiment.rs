@@ -331,6 +331,33 @@ fn what_crosses_the_border_of_a_slot_is_marked() {
     assert!(record.crossed && !record.counts() && record.duration_s > 1.1, "{record:?}");
 }
 
+#[test]
+fn the_processor_time_of_each_slot_is_recorded_with_its_arm() {
+    let text = text("slot = \"1s\"", "");
+    let files = Files::new(&text);
+    let assigner = Assigner::new(Experiment::read(&text, |_| Ok(())).unwrap());
+    let running = files.start(&echo().to_string());
+    let begun = Instant::now();
+    let slots = || fs::read_to_string(&files.log).unwrap().matches("\"kind\":\"slot\"").count();
+    while slots() < 3 {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", fs::read_to_string(&files.log));
+        exchange(&mut running.connect());
+    }
+    running.signal("TERM");
+    running.code();
+    let records = files.records();
+    for slot in &records.slots {
+        assert_eq!(
+            slot.arm,
+            assigner.experiment().arms[assigner.arm_of_slot(slot.slot).unwrap()].name
+        );
+        // A process has few threads that work.
+        assert!(0.0 < slot.processor_s && slot.processor_s < 4.0, "{slot:?}");
+    }
+    let first = records.connections.iter().map(|record| record.slot).min().unwrap();
+    assert!(records.slots.iter().all(|slot| slot.slot > first), "the first was not whole");
+}
+
 /// Resets a connection, and waits until the proxy knows.
 fn reset(mut stream: TcpStream) {
     exchange(&mut stream);

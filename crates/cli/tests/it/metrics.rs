@@ -17,6 +17,10 @@ use crate::program::guinea::{PATIENCE, connect, read_all};
 
 const SIZE: usize = 4_000_000;
 
+/// Both arms are the same.
+const ARMS: &str = "[experiment]\nname = \"same\"\nsecret = \"0123456789abcdef\"\n\
+                    [[arm]]\nname = \"a\"\ncc = \"cubic\"\n[[arm]]\nname = \"b\"\ncc = \"cubic\"\n";
+
 fn docs(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
 }
@@ -40,10 +44,11 @@ struct MeasuredProxy {
 
 impl MeasuredProxy {
     fn start(folder: &Folder, name: &str, to: SocketAddr) -> Self {
-        let args =
-            ["proxy", "--listen", "0", "--to", &to.to_string(), "--cc", "cubic", "--dashboard"];
+        folder.write("arms.toml", ARMS);
+        let (to, log) = (to.to_string(), format!("{name}.jsonl"));
+        let mut command = folder.command(["proxy", "--listen", "0", "--to", &to, "--dashboard"]);
+        command.args(["--experiment", "arms.toml", "--experiment-log", &log]);
         let said = folder.path(name);
-        let mut command = folder.command(args);
         let process = Ended(command.stderr(fs::File::create(&said).unwrap()).spawn().unwrap());
         let dashboard = Dashboard::of(&said);
         let at = soon("a port", || {
@@ -127,7 +132,7 @@ fn dashboard_and_alerts_name_figures_that_are_printed_and_the_dashboard_all_of_c
         printed.extend(proxy.dashboard.metrics().into_keys());
     }
     let (shown, alerted) = (shown_by_grafana(), named_by_alerts());
-    assert!(alerted.len() >= 7, "{alerted:?}");
+    assert!(alerted.len() >= 8, "{alerted:?}");
     for name in shown.union(&alerted) {
         assert!(printed.contains(name), "{name} is not among {printed:?}");
     }

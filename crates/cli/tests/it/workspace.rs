@@ -474,3 +474,13 @@ fn files_from_outside_are_found() {
     assert!(["b.rs", "../c", "build.rs"].iter().all(|name| found.contains(name)), "{found}");
     assert!(["../a", "../d"].iter().all(|name| !found.contains(name)), "{found}");
 }
+
+/// Else a build that is copied together with its sources would go by those that it was copied from.
+#[test]
+fn build_scripts_go_by_the_sources_beside_them() {
+    for package in packages() {
+        let Ok(script) = fs::read_to_string(folder(&package).join("build.rs")) else { continue };
+        let is_baked = script.contains("env!(\"CARGO_MANIFEST_DIR\")");
+        assert!(!is_baked, "{}/build.rs has the folder in which it was compiled", package["name"]);
+    }
+}

@@ -24,6 +24,9 @@ fn all_hosts_agree_on_the_arm_of_a_slot() {
         let later = other.assign(now + Duration::from_secs(599), address("2001:db8::1"), b"b");
         assert_eq!(first, later);
         assert_eq!(first.slot, u64::from(slot) + 1_795_478_400 / 600);
+        assert_eq!(one.arm_of_slot(first.slot), first.arm);
+        let last_second = one.until_next_slot(now + Duration::from_secs(599));
+        assert_eq!(last_second, Duration::from_secs(1));
         drawn[first.arm.unwrap()] += 1;
     }
     // Five standard deviations.

@@ -3,7 +3,8 @@
 use cellpace_base::Span;
 use cellpace_base::math::ln;
 use cellpace_experiment::{
-    ConnectionRecord, Estimate, ExperimentLine, ExperimentPlan, ExperimentRecords, ExperimentResult,
+    ConnectionRecord, Estimate, ExperimentLine, ExperimentPlan, ExperimentRecords,
+    ExperimentResult, SlotRecord,
 };
 
 use crate::experiment;
@@ -151,4 +152,38 @@ fn an_experiment_as_long_as_planned_finds_the_difference() {
     assert_eq!(half.figures[0].hours[0], plan.figures[0].hours[0] * 2.0);
     let long = ExperimentPlan::of(&baseline, Span::from_secs(86_400), 1.0).unwrap_err();
     assert!(long.contains("8 or more"), "{long}");
+}
+
+#[test]
+fn processor_time_is_that_of_slots_for_all_their_bytes() {
+    let mut all = records(Vec::new(), "time");
+    for slot in 0..12 {
+        let (arm, processor_s) = if slot % 2 == 0 { ("plain", 1.0) } else { ("pace", 3.0) };
+        let arm = arm.to_owned();
+        // Half of it in a connection that is kept apart: its bytes took time, too.
+        for crossed in [false, true] {
+            let (arm, acked_bytes, received_bytes) = (arm.clone(), 200_000_000, 50_000_000);
+            all.connections.push(ConnectionRecord {
+                arm,
+                slot,
+                crossed,
+                acked_bytes,
+                received_bytes,
+                ..ConnectionRecord::default()
+            });
+        }
+        all.slots.push(SlotRecord { slot, arm, processor_s });
+    }
+    // The command was not there for all of this one.
+    let (arm, slot, acked_bytes) = ("pace".to_owned(), 13, 9_000_000_000);
+    let part = ConnectionRecord { arm, slot, acked_bytes, ..ConnectionRecord::default() };
+    all.connections.push(part);
+    let result = ExperimentResult::of(&all);
+    let figures = &result.comparisons[0].groups[0].figures;
+    let figure = figures.iter().find(|figure| figure.figure == "processor_time").unwrap();
+    assert_eq!((figure.control.value, figure.arm.value, figure.unit), (2.0, 6.0, "s/GB"));
+    assert_eq!(figure.difference.interval, Some([4.0, 4.0]));
+    let drawn_otherwise = ExperimentResult::of(&records(all.connections, "client"));
+    let figures = &drawn_otherwise.comparisons[0].groups[0].figures;
+    assert!(figures.iter().all(|figure| figure.figure != "processor_time"));
 }

@@ -2,6 +2,7 @@
 
 use cellpace_experiment::{
     ConnectionRecord, ExperimentEntry, ExperimentLine, ExperimentRecords, Figure, GuardLook,
+    SlotRecord,
 };
 
 use crate::experiment;
@@ -28,20 +29,22 @@ fn lines() -> Vec<ExperimentLine> {
         limit: 1.0,
         fired: false,
     };
+    let slot = SlotRecord { slot: 7, arm: "pace".to_owned(), processor_s: 0.5 };
     vec![
         ExperimentLine::start(&experiment),
         ExperimentLine::of(&experiment, ExperimentEntry::Connection(connection)),
         ExperimentLine::of(&experiment, ExperimentEntry::Guard(look)),
+        ExperimentLine::of(&experiment, ExperimentEntry::Slot(slot)),
     ]
 }
 
 #[test]
 fn what_is_written_is_read() {
     let text: String = lines().iter().map(ExperimentLine::to_json).collect();
-    assert_eq!(text.lines().count(), 3);
+    assert_eq!(text.lines().count(), 4);
     let read = ExperimentRecords::read(&text).unwrap();
     assert_eq!(read, ExperimentRecords::of(lines()).unwrap());
-    assert_eq!((read.connections.len(), read.looks.len()), (1, 1));
+    assert_eq!((read.connections.len(), read.looks.len(), read.slots.len()), (1, 1, 1));
     assert_eq!(read.connections[0].part(Figure::Retransmitted), Some((10.0, 1000.0)));
     assert_eq!(read.connections[0].part(Figure::Errors), Some((0.0, 1.0)));
     assert_eq!(read.connections[0].part(Figure::RttP50), None);

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cellpace_kernel::attach::{Announced, AttachError, AttachOptions, Attachment, Missed};
+use cellpace_kernel::attach::{
+    Announced, ArmDraw, AttachArm, AttachError, AttachOptions, Attachment, Missed,
+};
 use cellpace_kernel::install::{self, InstallError, install};
 use cellpace_kernel::{Kernel, KernelError, KernelRecord, RecordKind, cgroup, pins, remove};
 use nix::sched::{CloneFlags, unshare};
@@ -65,12 +67,13 @@ impl Place {
     }
 
     fn attach(&self, kernel: &Kernel) -> Attachment {
-        let options = AttachOptions {
-            name: &self.name,
-            slot: Some((kernel.slot() as u32, kernel.owner())),
-            accepted: &[(NAMED, NAMED), RANGE],
-            opened: &[(OPENED, OPENED)],
-        };
+        let slot = Some((kernel.slot() as u32, kernel.owner()));
+        self.attach_arms(&[AttachArm { name: &self.name, slot }], ArmDraw::Chosen)
+    }
+
+    fn attach_arms(&self, arms: &[AttachArm<'_>], draw: ArmDraw<'_>) -> Attachment {
+        let (accepted, opened) = (&[(NAMED, NAMED), RANGE], &[(OPENED, OPENED)]);
+        let options = AttachOptions { arms, draw, share: 1.0, accepted, opened };
         Attachment::new(&self.cgroup, &options).unwrap()
     }
 
@@ -364,16 +367,52 @@ fn connections_that_nobody_reads_of_stay_plain_and_are_counted() {
 }
 
 #[test]
+fn arms_are_drawn_for_clients_and_for_connections() {
+    let Some(place) = Place::new() else { return };
+    let arms = ["", "reno"].map(|name| AttachArm { name, slot: None });
+    let (ipv4, ipv6) = (format!("127.0.0.1:{NAMED}"), format!("[::1]:{NAMED}"));
+    let mut programs = place.role("programs");
+    let default = programs.connect(&format!("127.0.0.1:{OTHER}")).0;
+    let mut got = |attachment: &mut Attachment, at: &str| {
+        let (accepted, _, _) = programs.connect(at);
+        let [told] = announced(attachment)[..] else { panic!("one is announced") };
+        (accepted, told.arm, told.is_drawn)
+    };
+    let (first, reno) = ((default.clone(), 0, false), ("reno".to_owned(), 1, true));
+
+    let mut clients = place.attach_arms(&arms, ArmDraw::Client);
+    assert_eq!(got(&mut clients, &ipv4), first, "nobody has drawn for it");
+    clients.put_client("127.0.0.77".parse().unwrap(), Some(1)).unwrap();
+    assert_eq!(got(&mut clients, &ipv4), reno, "its network has an arm");
+    assert_eq!(got(&mut clients, &ipv6), first, "another network");
+    clients.put_client("::9".parse().unwrap(), Some(1)).unwrap();
+    assert_eq!(got(&mut clients, &ipv6), reno);
+    clients.put_client("127.0.0.1".parse().unwrap(), None).unwrap();
+    assert_eq!(got(&mut clients, &ipv4), first, "not in the experiment");
+    clients.choose(0).unwrap();
+    assert_eq!(got(&mut clients, &ipv6), (default.clone(), 0, true), "all have the first");
+    drop(clients);
+
+    for (parts, found) in
+        [([0.0, 1.0], &reno), ([0.0, 0.0], &first), ([1.0, 0.0], &(default, 0, true))]
+    {
+        let mut connections = place.attach_arms(&arms, ArmDraw::Connection(&parts));
+        assert_eq!(got(&mut connections, &ipv4), *found, "{parts:?}");
+    }
+}
+
+#[test]
 fn without_a_driver_or_a_cgroup_nothing_is_attached() {
-    let options =
-        |name| AttachOptions { name, slot: Some((0, 1)), accepted: &[(1, 1)], opened: &[] };
-    let error = Attachment::new(Path::new("/proc"), &options("cp_nobody")).unwrap_err();
+    let arms = &[AttachArm { name: "cp_nobody", slot: Some((0, 1)) }];
+    let draw = ArmDraw::Chosen;
+    let options = AttachOptions { arms, draw, share: 1.0, accepted: &[(1, 1)], opened: &[] };
+    let error = Attachment::new(Path::new("/proc"), &options).unwrap_err();
     assert!(matches!(error, AttachError::Cgroup(_)), "{error}");
     let Ok(root) = cgroup::root() else {
         cellpace_testing::skip("no cgroups of version 2");
         return;
     };
-    let error = Attachment::new(&root, &options("cp_nobody")).unwrap_err();
+    let error = Attachment::new(&root, &options).unwrap_err();
     assert!(matches!(error, AttachError::Driver(KernelError::NotInstalled)), "{error}");
 }
 

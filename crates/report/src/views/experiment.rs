@@ -79,7 +79,8 @@ fn in_words(arm: &ArmDescription) -> String {
 }
 
 /// The figures of which the sentence speaks.
-const SPOKEN: [Figure; 3] = [Figure::QueueDelayP95, Figure::GoodputP50, Figure::Retransmitted];
+const SPOKEN: [Figure; 4] =
+    [Figure::QueueDelayP95, Figure::GoodputP50, Figure::Retransmitted, Figure::ProcessorTime];
 
 fn sentence(result: &ExperimentResult) -> String {
     let mut text: Vec<String> = result.looks.iter().filter(|look| look.fired).map(ending).collect();
