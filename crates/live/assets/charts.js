@@ -5,6 +5,8 @@ import { clock } from "./format.js";
 const SHOWN_S = 300;
 const LEAST_S = 30;
 const PLOT_PX = 170;
+/** What a logarithmic axis shows for less, in ms. */
+const LEAST = 0.1;
 
 const style = () => getComputedStyle(document.documentElement);
 const colour = (name) => style().getPropertyValue(name).trim();
@@ -35,11 +37,13 @@ export class LineChart {
   #plot = null;
   #marks = [];
   #isNew = false;
+  #isLog;
 
-  /** One line for each of `names`. */
-  constructor(where, names) {
+  /** One line for each of `names`. `isLog`: one outage does not flatten all else. */
+  constructor(where, names, { isLog = false } = {}) {
     this.#where = where;
     this.#names = names;
+    this.#isLog = isLog;
     this.clear();
     charts.add(this);
     new ResizeObserver(() => this.#resize()).observe(where);
@@ -57,7 +61,8 @@ export class LineChart {
     const times = this.#data[0];
     if (times.length && t <= times.at(-1)) return;
     times.push(t);
-    values.forEach((value, index) => this.#data[index + 1].push(value));
+    const shown = (value) => this.#isLog && value !== null && value !== undefined ? Math.max(value, LEAST) : value;
+    values.forEach((value, index) => this.#data[index + 1].push(shown(value)));
     while (times[0] < t - SHOWN_S) this.#data.forEach((column) => column.shift());
     while (this.#marks.length && this.#marks[0][0] < t - SHOWN_S) this.#marks.shift();
     this.#isNew = true;
@@ -85,6 +90,11 @@ export class LineChart {
     this.#isNew = false;
     if (this.#plot) this.#plot.setData(this.#data);
     else this.#plot = new uPlot(this.#options(), this.#data, this.#where);
+    // Of a line that has nothing there is no word either.
+    this.#data.slice(1).forEach((column, index) => {
+      const show = column.some((value) => value !== null && value !== undefined);
+      if (this.#plot.series[index + 1].show !== show) this.#plot.setSeries(index + 1, { show });
+    });
   }
 
   #size() {
@@ -112,7 +122,7 @@ export class LineChart {
     });
     return {
       ...this.#size(),
-      scales: { x: { time: false, range: () => this.#range() }, y: { range: (_, low, high) => [0, (high || 1) * 1.08] } },
+      scales: { x: { time: false, range: () => this.#range() }, y: this.#isLog ? { distr: 3, range: (_, low, high) => [Math.max(LEAST, low || 1) / 1.3, Math.max((high || 1) * 1.3, 10 * Math.max(LEAST, low || 1))] } : { range: (_, low, high) => [0, (high || 1) * 1.08] } },
       axes: [
         { ...axis, values: (_, splits) => splits.map(clock), size: 26 },
         { ...axis, size: 46 },

@@ -1,6 +1,8 @@
 // The stream of events. `fetch` and not EventSource: the token goes in a field, and so into no address.
 
 const RETRY_MS = 1000;
+/** After the end of a command another one may begin at the same address. */
+const ENDED_MS = 5000;
 const BUSY_MS = 5000;
 
 export class Stream {
@@ -20,19 +22,20 @@ export class Stream {
   open(query) {
     this.#abort.abort();
     this.#abort = new AbortController();
-    if (!this.#hasEnded) this.#follow(query, this.#abort.signal);
+    this.#follow(query, this.#abort.signal);
   }
 
   async #follow(query, signal) {
-    while (!signal.aborted && !this.#hasEnded) {
+    while (!signal.aborted) {
       let pause = RETRY_MS;
       try {
         pause = await this.#connect(query, signal);
       } catch {
         // It was aborted by the page, or the server is gone.
       }
-      if (signal.aborted || this.#hasEnded || pause === null) return;
-      if (pause === RETRY_MS) this.#on.state("lost", "connection lost, trying again");
+      if (signal.aborted || pause === null) return;
+      if (this.#hasEnded) pause = ENDED_MS;
+      else if (pause === RETRY_MS) this.#on.state("lost", "connection lost, trying again");
       await new Promise((resolve) => setTimeout(resolve, pause));
     }
   }
@@ -43,6 +46,8 @@ export class Stream {
     if (this.#last !== null) headers["Last-Event-ID"] = this.#last;
     const answer = await fetch(`/api/events?${query}`, { headers, signal, cache: "no-store" });
     if (answer.status === 401) {
+      // What has ended stays on the page; another command has another link.
+      if (this.#hasEnded) return ENDED_MS;
       this.#on.state("lost", "this link is not valid (any more): open the one that was printed last");
       return null;
     }
@@ -51,6 +56,11 @@ export class Stream {
       return BUSY_MS;
     }
     if (!answer.ok) throw new Error(answer.statusText);
+    if (this.#hasEnded) {
+      this.#hasEnded = false;
+      this.#last = null;
+      this.#on.state("again", "");
+    }
     this.#on.state("live", "live");
     await this.#read(answer.body.pipeThrough(new TextDecoderStream()).getReader(), signal);
     return RETRY_MS;

@@ -17,6 +17,9 @@ export class Table {
   #above = space();
   #below = space();
   #isDue = false;
+  #isHeld = false;
+  #next = null; // the order that waits while rows keep their places
+  #controllers = new Set();
   #onView;
   #onChoose;
   chosen = null;
@@ -27,6 +30,9 @@ export class Table {
     this.#onChoose = onChoose;
     one("#scroll").addEventListener("scroll", () => this.#scrolled(), { passive: true });
     new ResizeObserver(() => this.#scrolled()).observe(one("#scroll"));
+    // What somebody points at does not run away.
+    one("#scroll").addEventListener("pointerover", (event) => { if (event.target.closest("tbody tr:not(.space)")) this.#isHeld = true; });
+    one("#scroll").addEventListener("pointerleave", () => this.#release());
     let typing = 0;
     one("#search").addEventListener("input", (event) => {
       clearTimeout(typing);
@@ -60,13 +66,26 @@ export class Table {
       one("#scroll").style.setProperty("--rows", Math.max(3, Math.min(30, this.#matching)));
       setText(one("#count"), this.#matching === open ? `${open}` : `${this.#matching} of ${open}`);
     }
-    if (data.order) this.#order = data.order;
     for (const row of data.rows) this.#rows.set(row[0], row);
     if (data.order) {
-      const kept = new Set(this.#order);
-      for (const id of this.#rows.keys()) if (!kept.has(id)) this.#rows.delete(id);
+      this.#next = data.order;
+      if (!this.#isHeld || !this.#order.length) this.#takeOrder();
     }
     this.#due();
+  }
+
+  /** Rows go where they belong again. */
+  #release() {
+    this.#isHeld = false;
+    if (this.#next) this.#takeOrder();
+    this.#due();
+  }
+
+  #takeOrder() {
+    this.#order = this.#next;
+    this.#next = null;
+    const kept = new Set(this.#order);
+    for (const id of this.#rows.keys()) if (!kept.has(id)) this.#rows.delete(id);
   }
 
   name(id) {
@@ -98,6 +117,7 @@ export class Table {
   }
 
   #change(view) {
+    this.#isHeld = false;
     Object.assign(this.view, view);
     this.#mark();
     this.#onView();
@@ -159,9 +179,12 @@ export class Table {
     row.of = values ? id : null;
     if (!values) return;
     row.classList.toggle("chosen", id === this.chosen);
+    row.classList.toggle("ended", this.#next !== null && !this.#next.includes(id));
     this.#columns.forEach((column, index) => {
       const value = values[index + 1];
-      if (known(value) && !this.#used.has(column.name)) {
+      if (column.name === "controller" && known(value)) this.#controllers.add(value);
+      const isTold = column.name === "controller" ? this.#controllers.size > 1 : known(value);
+      if (isTold && !this.#used.has(column.name)) {
         this.#used.add(column.name);
         this.#hideUnused();
       }
@@ -191,7 +214,7 @@ export class Table {
   }
 }
 
-const isWord = (column) => column.name === "phase" || column.name === "driver";
+const isWord = (column) => ["phase", "driver", "controller"].includes(column.name);
 
 function space() {
   return element("tr", { class: "space", "aria-hidden": "true" }, element("td", {}));

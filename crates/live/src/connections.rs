@@ -83,6 +83,7 @@ pub(crate) struct LiveState {
     notices: VecDeque<Notice>,
     /// Notices up to now.
     noticed: u64,
+    capacity_bps: Option<f64>,
     pub(crate) has_ended: bool,
 }
 
@@ -165,6 +166,11 @@ impl LiveConnections {
         drop(state);
         // It may hold a watch, whose end takes a lock of its own.
         drop(open);
+    }
+
+    /// What the link offers now, in bit/s.
+    pub fn offer(&self, capacity_bps: f64) {
+        self.lock().capacity_bps = Some(capacity_bps);
     }
 
     /// Whether somebody looks at the moment.
@@ -313,7 +319,8 @@ impl LiveState {
             rate(delivered, now.duration_since(before))
         });
         let (rtt, queue_delay) = (quantiles(&mut rtts), quantiles(&mut delays));
-        let summary = Summary { all, groups, rate_bps, rtt, queue_delay };
+        let capacity_bps = self.capacity_bps;
+        let summary = Summary { all, groups, rate_bps, rtt, queue_delay, capacity_bps };
         self.history.add(now, &summary);
         self.summary = summary;
         self.swept_at = Some(now);

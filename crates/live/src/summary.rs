@@ -46,6 +46,8 @@ pub(crate) struct Summary {
     pub(crate) rate_bps: Option<f64>,
     pub(crate) rtt: Option<MedianAndTail>,
     pub(crate) queue_delay: Option<MedianAndTail>,
+    /// Bit/s that the link offers, where the command knows.
+    pub(crate) capacity_bps: Option<f64>,
 }
 
 /// Median and 95th percentile over the open connections.
@@ -122,7 +124,27 @@ impl Summary {
             "rtt_ms": scaled(self.rtt),
             "queue_ms": scaled(self.queue_delay),
             "phases": self.all.phases,
+            "capacity_mbps": self.capacity_bps.map(|rate| round(rate / 1e6)),
+            "controllers": self.controllers(),
         })
+    }
+
+    /// Sums for each controller, where there are several: the arms of an experiment.
+    fn controllers(&self) -> Vec<Value> {
+        let mut all: BTreeMap<&str, Totals> = BTreeMap::new();
+        for (group, totals) in &self.groups {
+            all.entry(&group.controller).or_default().add(totals);
+        }
+        let one = |(controller, totals): (&&str, &Totals)| {
+            json!({
+                "controller": controller,
+                "open": totals.open,
+                "total": totals.total,
+                "delivered_bytes": totals.sums.delivered,
+                "lost": totals.sums.lost,
+            })
+        };
+        if all.len() > 1 { all.iter().map(one).collect() } else { Vec::new() }
     }
 }
 

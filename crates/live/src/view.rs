@@ -147,6 +147,16 @@ pub const COLUMNS: &[LiveColumn] = &[
         key: |row| number(row.figures.tcp_cwnd),
     },
     LiveColumn {
+        name: "controller",
+        title: "Controller",
+        unit: "",
+        help: "The controller of the connection: in an experiment, that of its arm",
+        value: |row| {
+            Some(&*row.open.group.controller).filter(|controller| !controller.is_empty()).into()
+        },
+        key: |row| Some(word(&row.open.group.controller)),
+    },
+    LiveColumn {
         name: "driver",
         title: "Driver",
         unit: "",
@@ -229,6 +239,7 @@ impl View {
     fn matches(&self, open: &OpenConnection) -> bool {
         self.search.is_empty()
             || open.name.to_lowercase().contains(&self.search)
+            || open.group.controller.contains(&self.search)
             || open.figures.phase.is_some_and(|phase| phase.contains(&self.search))
     }
 }

@@ -324,6 +324,63 @@ fn the_page_fills_sorts_searches_and_opens_a_connection() {
     }
 }
 
+#[test]
+fn rows_stay_under_the_pointer_and_what_has_ended_is_listed() {
+    let Some(mut browser) = Browser::start(1280, 1500, "light") else { return };
+    let scene = Scene::start(40);
+    scene.connections.offer(12e6);
+    browser.open(&scene.link());
+    let first = format!("{ROWS}[0].cells[0].textContent");
+    browser.becomes(&format!("{ROWS}.length > 10 && {first}.endsWith(':10040')"));
+    browser.evaluate(&format!(
+        "{ROWS}[0].dispatchEvent(new PointerEvent('pointerover', {{ bubbles: true }}))"
+    ));
+    scene.connections.closed(40, ConnectionFigures::default(), "finished");
+    browser.becomes("document.querySelector('#ended tbody').rows.length === 1");
+    browser.becomes("document.querySelector('#ended tbody').textContent.includes('finished')");
+    browser.becomes(&format!("{ROWS}[0].classList.contains('ended')"));
+    browser.becomes(&format!("{first}.endsWith(':10040')"));
+    browser.evaluate(
+        "document.querySelector('#scroll').dispatchEvent(new PointerEvent('pointerleave'))",
+    );
+    browser.becomes(&format!("{first}.endsWith(':10039')"));
+    let legend = "document.querySelector('#rate .u-legend')";
+    browser.becomes(&format!(
+        "[...{legend}.querySelectorAll('.u-series:not(.u-off)')].at(-1).textContent.startsWith('capacity of the link')"
+    ));
+    // Another link pasted into the same tab is opened.
+    let other = Scene::start(2);
+    let (_, key) =
+        other.link().split_once('#').map(|(at, key)| (at.to_owned(), key.to_owned())).unwrap();
+    browser.evaluate(&format!("window.isOld = true; location.hash = '{key}'; true"));
+    browser.complaints.clear();
+    browser.becomes(
+        "window.isOld === undefined && document.querySelector('#status')?.dataset.is === 'lost'",
+    );
+}
+
+#[test]
+fn controllers_are_summed_where_there_are_several() {
+    let Some(mut browser) = Browser::start(1280, 1500, "light") else { return };
+    let scene = Scene::start(6);
+    let figures = SharedFigures::default();
+    figures.update(|figures| figures.delivered_bytes = 5_000_000);
+    scene.connections.opened(NewConnection {
+        number: 99,
+        name: "a".to_owned(),
+        controller: "verus".into(),
+        driver: "gate",
+        source: Box::new(figures),
+    });
+    browser.open(&scene.link());
+    browser.becomes("!document.querySelector('#arms').hidden");
+    let cells = "[...document.querySelectorAll('#arms tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))";
+    browser.becomes(&format!("{cells}[0][0] === 'copa' && {cells}[0][1] === '6'"));
+    browser.becomes(&format!("{cells}[1][0] === 'verus' && {cells}[1][4] === '5.00 MB'"));
+    browser.becomes("document.querySelector('[data-column=controller]').hidden === false");
+    browser.ends_without_complaint();
+}
+
 fn search(browser: &mut Browser, text: &str) {
     let text = json!(text);
     browser.evaluate(&format!(
