@@ -93,6 +93,7 @@ slow_suites() {
     slow "the built-in model, trained anew" model --check
     slow "all that a reader can do on a page" slow_tests cellpace-report browser::
     slow "the playground" slow_tests cellpace playground::
+    slow "pictures of pages" slow_tests cellpace documentation::pictures
     slow "seventy packets over chains" slow_tests cellpace-sim chains::
     slow "real time: TCP, proxies, probes, the kernel driver" \
         slow_tests cellpace above_tcp:: attach:: kernel_mdi:: pep:: probe::

@@ -5,5 +5,6 @@ mod command_lines;
 mod help;
 mod links;
 mod pages;
+mod pictures;
 mod schemas;
 mod session;
