@@ -107,7 +107,9 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, CommandError> {
         .or(args.path.link.whole())
         .map_or_else(|| "unlimited".to_owned(), cellpace_lab::shown_name);
     let dashboard = args.dashboard.open("link", title.clone(), None, args.verbosity)?;
-    let dashboard = dashboard.map(LinkDashboard::new);
+    let seed = args.path.link.seed;
+    let schedule = directions.link.down.schedule(seed).ok().flatten();
+    let dashboard = dashboard.map(|open| LinkDashboard::new(open, schedule));
     let far = args.far.as_ref().map(|far| shell_command(far));
     if link.is_isolated() && far.is_none() && !args.program.is_empty() {
         args.verbosity.note(
@@ -116,7 +118,7 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, CommandError> {
         );
     }
     let (verbosity, nat, may_nat) = (args.verbosity, args.nat, !link.is_isolated());
-    let options = WatchOptions { name: name.clone(), verbosity, nat, may_nat };
+    let options = WatchOptions { name: name.clone(), verbosity, seed, nat, may_nat };
     let watch = LinkWatch::new(&directions, options, log, dashboard);
     let mut ended = link.run(program, far, watch);
     let logged = ended.as_mut().map_or(Ok(()), |ended| ended.observer.finish());
@@ -124,7 +126,6 @@ pub(crate) fn run(args: &LinkArgs) -> Result<ExitCode, CommandError> {
         Ok(ended) => ended,
         Err(error) => return not_started(&error),
     };
-    let seed = args.path.link.seed;
     let report = LinkReport { name, seed, trace: title, directions: &directions, ended: &ended };
     report.print_summary(args.verbosity);
     let written = report.write(args.files.json.as_deref(), args.files.report.as_deref());

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use cellpace_base::{Span, Time};
 use cellpace_emu::{LinkDirection, SeenPacket};
 use cellpace_live::{LiveConnection, LiveConnections, NewConnection, SharedFigures};
-use cellpace_path::Fate;
+use cellpace_path::schedule::capacity_between;
+use cellpace_path::{Fate, Schedule};
 
 use crate::dashboard::OpenDashboard;
 
@@ -16,11 +17,20 @@ const IDLE: Span = Span::from_secs(30);
 pub(crate) struct LinkDashboard {
     open: OpenDashboard,
     flows: ShownFlows,
+    /// What drives the link towards the program; `None`: nothing limits it.
+    schedule: Option<Box<dyn Schedule>>,
+    /// Up to when it was shown what the link offered.
+    offered: Time,
 }
+
+/// Time over which it is shown what the link offers.
+const OFFERED_OVER: Span = Span::from_millis(500);
 
 struct ShownFlows {
     connections: LiveConnections,
     flows: HashMap<u64, ShownFlow>,
+    /// Addresses by the link's numbers.
+    names: HashMap<u32, String>,
 }
 
 struct ShownFlow {
@@ -29,9 +39,14 @@ struct ShownFlow {
 }
 
 impl LinkDashboard {
-    pub(crate) fn new(open: OpenDashboard) -> Self {
+    pub(crate) fn new(open: OpenDashboard, schedule: Option<Box<dyn Schedule>>) -> Self {
         let connections = open.connections();
-        Self { open, flows: ShownFlows { connections, flows: HashMap::new() } }
+        Self { open, flows: ShownFlows::new(connections), schedule, offered: Time::ZERO }
+    }
+
+    /// Says between which addresses a flow is.
+    pub(crate) fn name(&mut self, flow: u32, addresses: &str) {
+        self.flows.names.insert(flow, addresses.to_owned());
     }
 
     pub(crate) fn record(&mut self, seen: &SeenPacket) {
@@ -41,6 +56,18 @@ impl LinkDashboard {
     /// Ends flows that have been idle for long.
     pub(crate) fn tick(&mut self, now: Time) {
         self.flows.end_idle(now);
+        let width = now - self.offered;
+        let Some(schedule) = self.schedule.as_mut().filter(|_| width >= OFFERED_OVER) else {
+            return;
+        };
+        let bytes = capacity_between(schedule.as_mut(), self.offered, now);
+        self.flows.connections.offer(bytes as f64 * 8.0 / width.as_secs_f64());
+        self.offered = now;
+    }
+
+    /// The link has another schedule from now on.
+    pub(crate) fn change(&mut self, schedule: Option<Box<dyn Schedule>>) {
+        self.schedule = schedule;
     }
 
     pub(crate) fn finish(self) {
@@ -49,6 +76,10 @@ impl LinkDashboard {
 }
 
 impl ShownFlows {
+    fn new(connections: LiveConnections) -> Self {
+        Self { connections, flows: HashMap::new(), names: HashMap::new() }
+    }
+
     fn record(&mut self, seen: &SeenPacket) {
         let packet = &seen.record.packet;
         if seen.record.fate == Fate::Duplicate {
@@ -56,11 +87,15 @@ impl ShownFlows {
         }
         let is_up = seen.direction == LinkDirection::Up;
         let number = 2 * u64::from(packet.flow) + u64::from(is_up);
-        let connections = &self.connections;
+        let (connections, names) = (&self.connections, &self.names);
         let flow = self.flows.entry(number).or_insert_with(|| {
             let way = if is_up { "up" } else { "down" };
             let figures = SharedFigures::default();
-            let (name, source) = (format!("flow {} {way}", packet.flow), Box::new(figures.clone()));
+            let name = match names.get(&packet.flow) {
+                Some(addresses) => format!("{addresses} {way}"),
+                None => format!("flow {} {way}", packet.flow),
+            };
+            let source = Box::new(figures.clone());
             connections.opened(NewConnection {
                 number,
                 name,
@@ -120,7 +155,7 @@ mod tests {
     #[test]
     fn each_direction_of_a_flow_is_counted_apart_and_ends_when_it_is_idle() {
         let connections = LiveConnections::new(LiveAbout::default());
-        let mut flows = ShownFlows { connections, flows: HashMap::new() };
+        let mut flows = ShownFlows::new(connections);
         flows.record(&seen(LinkDirection::Down, 100, 40, Fate::Delivered));
         flows.record(&seen(LinkDirection::Down, 110, 48, Fate::Delivered));
         flows.record(&seen(LinkDirection::Down, 110, 0, Fate::Dropped(DropReason::Overflow)));

@@ -35,6 +35,8 @@ pub(crate) struct WatchOptions {
     /// The program, for the log.
     pub(crate) name: String,
     pub(crate) verbosity: Verbosity,
+    /// Of everything random on the link.
+    pub(crate) seed: u64,
     /// The inside can reach the world.
     pub(crate) nat: bool,
     /// It could, with `--nat`.
@@ -132,6 +134,14 @@ impl LinkObserver for LinkWatch {
         }
     }
 
+    fn on_flow(&mut self, flow: u32, addresses: &str) {
+        self.down.name(flow, addresses);
+        self.up.name(flow, addresses);
+        if let Some(dashboard) = &mut self.dashboard {
+            dashboard.name(flow, addresses);
+        }
+    }
+
     fn on_capture(&mut self, side: LinkSide, at: Time, length: u32, bytes: &[u8]) {
         if let Some(Log::Capture(log)) = &mut self.log {
             let pushed = log.push(side, at, length, bytes);
@@ -143,6 +153,10 @@ impl LinkObserver for LinkWatch {
         let at = (change.at - Time::ZERO).as_secs_f64();
         let text = || format!("link: {at:.3} s: {}", change.settings.join(" "));
         self.options.verbosity.detail(text);
+        if let Some(dashboard) = &mut self.dashboard {
+            // It was built once already, for the run.
+            dashboard.change(change.link.down.schedule(self.options.seed).ok().flatten());
+        }
         self.changes.push(change.clone());
     }
 
@@ -193,7 +207,7 @@ mod tests {
     fn what_cannot_be_reached_is_said_with_what_to_write() {
         let text = |to: &str, nat, may_nat| {
             let verbosity = Verbosity::default();
-            let options = WatchOptions { name: String::new(), verbosity, nat, may_nat };
+            let options = WatchOptions { name: String::new(), verbosity, seed: 1, nat, may_nat };
             unreachable_text(to.parse().unwrap(), &options)
         };
         let web = text("192.0.2.1:80", false, true);

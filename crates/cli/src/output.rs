@@ -1,14 +1,14 @@
 //! Text out.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
 
 use cellpace_base::Span;
 use cellpace_cc::ControllerSpec;
 use cellpace_lab::EventLog;
-use cellpace_report::write_atomically;
+use cellpace_report::{BEST_MARKS, write_atomically};
 use cellpace_run::EventWriter;
 
 pub(crate) use crate::complaint::one_line;
@@ -20,6 +20,18 @@ use crate::line_writer::{LineWriter, service_stderr, service_stdout};
 /// Prints text for people to standard output. A reader that went away (`| head`) is not an error.
 pub(crate) fn print(text: &str) -> Result<(), CommandError> {
     print_while_read(text).map(drop)
+}
+
+/// A table whose best values are marked: bold on a terminal, unless `NO_COLOR` is set; elsewhere plain.
+pub(crate) fn print_table(text: &str) -> Result<(), CommandError> {
+    let wants_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let is_bold = io::stdout().is_terminal() && service_stdout().is_none() && !wants_plain;
+    print_bytes(with_marks(&lines(text), is_bold).as_bytes()).map(drop)
+}
+
+fn with_marks(text: &str, is_bold: bool) -> String {
+    let [from, to] = if is_bold { ["\x1b[1m", "\x1b[0m"] } else { [""; 2] };
+    text.replace(BEST_MARKS[0], from).replace(BEST_MARKS[1], to)
 }
 
 /// The same for a command that prints again and again: returns whether the reader is still there.

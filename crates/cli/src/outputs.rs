@@ -12,7 +12,7 @@ use terminal_size::{Width, terminal_size_of};
 
 use crate::error::CommandError;
 use crate::options::{Verbosity, whole};
-use crate::output::{check_files, command_line, complain, keep_inputs, print};
+use crate::output::{check_files, command_line, complain, keep_inputs, print, print_table};
 use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted, interruption_code};
 use crate::result_files::ResultFiles;
 
@@ -212,7 +212,7 @@ impl Outputs {
         let written = self.files.write(|| cellpace_report::to_json(comparison));
         let failed = written.and(logged).err();
         if !self.files.use_stdout() {
-            print(&cellpace_report::table_within(comparison, room()))?;
+            print_table(&cellpace_report::table_for_terminal(comparison, room()))?;
             if failed.is_none() {
                 self.say_where()?;
             }

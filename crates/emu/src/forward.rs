@@ -320,10 +320,14 @@ impl Forwarder {
             }
         }
         self.feed.capture(LinkSide::of_device(which), now, bytes);
+        let (flow, is_new) = self.flows.number(key);
+        if is_new {
+            self.feed.named(flow, key.to_string());
+        }
         let packet = Packet {
             tag: slot,
             ecn: wire::ecn(bytes),
-            ..Packet::new(self.number, self.flows.number(key), length as u32, now)
+            ..Packet::new(self.number, flow, length as u32, now)
         };
         self.number += 1;
         self.lanes[which].path.push(packet);
@@ -402,6 +406,11 @@ impl ObserverFeed {
     fn changed(&mut self, change: LinkChange) {
         self.batch.changes.push(change);
         self.flush();
+    }
+
+    /// A flow begins.
+    fn named(&mut self, flow: u32, name: String) {
+        self.batch.flows.push((flow, name));
     }
 
     /// Something inside sent to where the far side has no way.

@@ -386,6 +386,7 @@ fn show(observer: &mut impl LinkObserver, batch: &SeenBatch, end: &AtomicU64) {
         let bytes = &batch.bytes[capture.range.clone()];
         observer.on_capture(capture.side, capture.at, capture.length, bytes);
     }
+    batch.flows.iter().for_each(|(flow, addresses)| observer.on_flow(*flow, addresses));
     batch.changes.iter().for_each(|change| observer.on_change(change));
     batch.unreachable.into_iter().for_each(|to| observer.on_unreachable(to));
     for seen in &batch.seen {

@@ -72,6 +72,8 @@ pub(crate) struct SeenBatch {
     pub(crate) captures: Vec<Capture>,
     pub(crate) bytes: Vec<u8>,
     pub(crate) changes: Vec<LinkChange>,
+    /// Numbers and addresses of flows that begin.
+    pub(crate) flows: Vec<(u32, String)>,
     /// A destination without a way, if there was one.
     pub(crate) unreachable: Option<SocketAddr>,
 }
@@ -82,8 +84,12 @@ impl SeenBatch {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { seen, captures, bytes: _, changes, unreachable } = self;
-        seen.is_empty() && captures.is_empty() && changes.is_empty() && unreachable.is_none()
+        let Self { seen, captures, bytes: _, changes, flows, unreachable } = self;
+        seen.is_empty()
+            && captures.is_empty()
+            && changes.is_empty()
+            && flows.is_empty()
+            && unreachable.is_none()
     }
 }
 
@@ -91,6 +97,11 @@ impl SeenBatch {
 pub trait LinkObserver: Send + 'static {
     /// What became of a packet.
     fn on_packet(&mut self, seen: &SeenPacket);
+
+    /// A flow begins: its number, and its protocol, addresses and ports, the end inside first.
+    fn on_flow(&mut self, flow: u32, addresses: &str) {
+        let _ = (flow, addresses);
+    }
 
     /// A packet passed a device. `bytes` are the first of the packet's `length`.
     fn on_capture(&mut self, side: LinkSide, at: Time, length: u32, bytes: &[u8]) {

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use cellpace_base::{Span, Time};
-use cellpace_measure::{DelaySketch, Figures, FlowFigures, Series, jain_index};
+use cellpace_measure::{DelaySketch, Figures, FlowFigures, Quantiles, Series, jain_index};
 use cellpace_path::{Fate, PacketRecord};
 
 use crate::series::SeriesBins;
@@ -23,6 +23,10 @@ pub struct LinkTally {
     rtt: DelaySketch,
     bytes: u64,
     series: SeriesBins,
+    /// Of the first flows, each of them; more are not kept over time.
+    flow_series: Vec<SeriesBins>,
+    /// Addresses of flows by the link's numbers.
+    addresses: HashMap<u32, String>,
     /// All that left, from the start, however short the run is.
     all: Totals,
 }
@@ -53,6 +57,9 @@ struct FlowCounts {
     seconds: Vec<(u64, u64)>,
 }
 
+/// Maximum number of flows that are kept over time.
+const MAX_DRAWN: usize = 64;
+
 /// Maximum number of flows with figures of their own; later flows share the last place.
 const MAX_FLOWS: usize = 1024;
 
@@ -67,8 +74,15 @@ impl LinkTally {
             rtt: DelaySketch::new(),
             bytes: 0,
             series: SeriesBins::default(),
+            flow_series: Vec::new(),
+            addresses: HashMap::new(),
             all: Totals::default(),
         }
+    }
+
+    /// Says between which addresses a flow of this number is.
+    pub fn name(&mut self, flow: u32, addresses: &str) {
+        self.addresses.insert(flow, addresses.to_owned());
     }
 
     /// What became of a packet. `back` is the delay of the other direction at that time: with the
@@ -86,6 +100,9 @@ impl LinkTally {
             self.series.departure(packet.departed_at, packet.size, record.queue_delay());
         }
         let place = self.place(packet.flow);
+        if let (true, Some(series)) = (delivered, self.flow_series.get_mut(place)) {
+            series.departure(packet.departed_at, packet.size, record.queue_delay());
+        }
         let flow = &mut self.flows[place];
         flow.began.get_or_insert(packet.departed_at);
         if packet.departed_at <= self.skip {
@@ -105,9 +122,24 @@ impl LinkTally {
         self.bytes += u64::from(packet.size);
     }
 
-    /// Throughput and queue delay over time, from the start of the run to `end`, an hour at most.
+    /// Throughput and queue delay over time, also of each flow where there are few, from the start of the run to `end`, an hour at most.
     pub fn series(&self, end: Time) -> Series {
-        self.series.finish(end)
+        let mut series = self.series.finish(end);
+        if self.flows.len() <= MAX_DRAWN {
+            for flow in &self.flow_series {
+                let Series { throughput_mbps, queue_delay_p95_ms, .. } = flow.finish(end);
+                series.flow_throughput_mbps.push(throughput_mbps);
+                series.flow_queue_delay_p95_ms.push(queue_delay_p95_ms);
+            }
+        }
+        let mut queue = DelaySketch::new();
+        self.flows.iter().for_each(|flow| queue.merge(&flow.queue));
+        series.quantiles = Quantiles {
+            queue_delay_ms: queue.quantiles_ms(),
+            one_way_delay_ms: self.one_way.quantiles_ms(),
+            rtt_ms_seen: self.rtt.quantiles_ms(),
+        };
+        series
     }
 
     /// Plain counts so far.
@@ -120,6 +152,9 @@ impl LinkTally {
         let place = *self.places.entry(flow).or_insert(next.min(MAX_FLOWS));
         if place == next {
             self.flows.push(FlowCounts::default());
+            if place < MAX_DRAWN {
+                self.flow_series.push(SeriesBins::default());
+            }
         }
         place
     }
@@ -145,9 +180,17 @@ impl LinkTally {
             handovers: 0,
             jain,
             jain_seconds: Some(jain_seconds),
-            per_flow: self.flows.iter().map(FlowCounts::figures).collect(),
+            per_flow: self.per_flow(),
             pings: Vec::new(),
         }
+    }
+
+    fn per_flow(&self) -> Vec<FlowFigures> {
+        let mut flows: Vec<FlowFigures> = self.flows.iter().map(FlowCounts::figures).collect();
+        for (number, place) in self.places.iter().filter(|(_, place)| **place < MAX_FLOWS) {
+            flows[*place].addresses = self.addresses.get(number).cloned().unwrap_or_default();
+        }
+        flows
     }
 
     /// Eq. 7 of the Verus paper and its text: Jain's index over windows of one second among the
@@ -195,6 +238,7 @@ impl FlowCounts {
         let (first, last) = self.span.unwrap_or((began, began));
         FlowFigures {
             cc: String::new(),
+            addresses: String::new(),
             throughput_mbps: mbps(self.bytes, (last - first).as_secs_f64()),
             queue_delay_ms: self.queue.summary(),
             rtt_ms_seen: self.rtt.summary(),
@@ -266,6 +310,24 @@ mod tests {
         let jain = tally.finish(Time::from_secs(4), 1).jain;
         assert!((jain - f64::midpoint(1.0, 0.5)).abs() < 1e-12, "{jain}");
         assert_eq!(LinkTally::new(Span::ZERO).finish(Time::ZERO, 0).jain, 1.0);
+    }
+
+    #[test]
+    fn a_flow_has_its_addresses_and_its_figures_over_time() {
+        let mut tally = LinkTally::new(Span::ZERO);
+        tally.name(5, "TCP 100.64.0.2:9 - 192.0.2.1:80");
+        for (flow, ms) in [(7, 40), (5, 150), (5, 160)] {
+            tally.record(&record(flow, ms, Fate::Delivered), Span::ZERO);
+        }
+        let end = Time::from_millis(200);
+        let figures = tally.finish(end, 1);
+        let addresses: Vec<&str> =
+            figures.per_flow.iter().map(|flow| flow.addresses.as_str()).collect();
+        assert_eq!(addresses, ["", "TCP 100.64.0.2:9 - 192.0.2.1:80"]);
+        let series = tally.series(end);
+        assert_eq!(series.flow_throughput_mbps, [[0.1, 0.0], [0.0, 0.2]]);
+        assert_eq!(series.flow_queue_delay_p95_ms[1][1], 3.0);
+        assert_eq!(series.quantiles.queue_delay_ms.len(), 201);
     }
 
     #[test]

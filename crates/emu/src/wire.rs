@@ -1,6 +1,7 @@
 //! Reads from a packet's bytes to which flow it belongs.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use cellpace_base::Ecn;
@@ -18,6 +19,27 @@ pub(crate) struct FlowKey {
 struct PacketAddress {
     address: u128,
     port: u16,
+}
+
+/// `TCP 100.64.0.2:5000 - 192.0.2.1:80`, the end inside first.
+impl fmt::Display for FlowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = |end: PacketAddress| match (u32::try_from(end.address), self.protocol) {
+            (Ok(v4), TCP | UDP) => SocketAddr::from((Ipv4Addr::from(v4), end.port)).to_string(),
+            (Err(_), TCP | UDP) => {
+                SocketAddr::from((Ipv6Addr::from(end.address), end.port)).to_string()
+            }
+            (Ok(v4), _) => Ipv4Addr::from(v4).to_string(),
+            (Err(_), _) => Ipv6Addr::from(end.address).to_string(),
+        };
+        let protocol = match self.protocol {
+            TCP => "TCP".to_owned(),
+            UDP => "UDP".to_owned(),
+            1 | ICMPV6 => "ICMP".to_owned(),
+            other => format!("protocol {other}"),
+        };
+        write!(f, "{protocol} {} - {}", end(self.near), end(self.far))
+    }
 }
 
 /// Flips a bit of a packet behind its header: checksums of TCP, UDP and ICMP then do not fit.
@@ -237,20 +259,21 @@ pub(crate) struct FlowNumbers {
 pub(crate) const MAX_FLOWS: u32 = 65_536;
 
 impl FlowNumbers {
-    pub(crate) fn number(&mut self, key: FlowKey) -> u32 {
+    /// The number of a flow, and whether it has just been given to it.
+    pub(crate) fn number(&mut self, key: FlowKey) -> (u32, bool) {
         if let Some((last, number)) = self.last
             && last == key
         {
-            return number;
+            return (number, false);
         }
         let next = self.numbers.len() as u32;
-        let number = match self.numbers.get(&key) {
-            Some(number) => *number,
-            None if next < MAX_FLOWS => *self.numbers.entry(key).or_insert(next),
-            None => MAX_FLOWS,
+        let (number, is_new) = match self.numbers.get(&key) {
+            Some(number) => (*number, false),
+            None if next < MAX_FLOWS => (*self.numbers.entry(key).or_insert(next), true),
+            None => (MAX_FLOWS, false),
         };
         self.last = Some((key, number));
-        number
+        (number, is_new)
     }
 }
 
@@ -279,6 +302,13 @@ mod tests {
 
     const A: [u8; 4] = [100, 64, 0, 1];
     const B: [u8; 4] = [100, 64, 0, 2];
+
+    #[test]
+    fn a_flow_is_named_by_its_ends() {
+        let name = |protocol, ports| key(&v4(A, B, protocol, ports), true).to_string();
+        assert_eq!(name(TCP, [5000, 80]), "TCP 100.64.0.1:5000 - 100.64.0.2:80");
+        assert_eq!(name(1, [0, 0]), "ICMP 100.64.0.1 - 100.64.0.2");
+    }
 
     #[test]
     fn both_directions_of_a_connection_are_one_flow() {
@@ -368,11 +398,11 @@ mod tests {
     fn numbers_are_dense_and_end() {
         let mut table = FlowNumbers::default();
         let key = |n: u32| FlowKey { near: end(u128::from(n), 1), far: end(0, 2), protocol: UDP };
-        assert_eq!([0, 1, 0, 2, 1].map(|n| table.number(key(n))), [0, 1, 0, 2, 1]);
+        assert_eq!([0, 1, 0, 2, 1].map(|n| table.number(key(n)).0), [0, 1, 0, 2, 1]);
         for n in 0..MAX_FLOWS + 10 {
-            assert_eq!(table.number(key(n)), n.min(MAX_FLOWS));
+            assert_eq!(table.number(key(n)).0, n.min(MAX_FLOWS));
         }
-        assert_eq!(table.number(key(5)), 5, "those that are known stay known");
+        assert_eq!(table.number(key(5)), (5, false), "those that are known stay known");
     }
 
     #[test]

@@ -98,6 +98,11 @@ pub struct PingFigures {
 }
 
 impl FlowFigures {
+    /// Its addresses, where it is of a real program, or else its controller's text.
+    pub fn name(&self) -> &str {
+        if self.addresses.is_empty() { &self.cc } else { &self.addresses }
+    }
+
     /// Whether a controller drives the flow: not where it is constant-rate UDP.
     pub fn is_controlled(&self) -> bool {
         self.cc != "udp" && !self.cc.starts_with("udp:")
@@ -110,6 +115,9 @@ pub struct FlowFigures {
     /// The controller's text.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cc: String,
+    /// Protocol, addresses and ports, where it is of a real program.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub addresses: String,
     /// Mean rate at which its packets left the link while it was on, in Mbit/s. What leaves after
     /// its stop counts for the run and not here.
     pub throughput_mbps: f64,
@@ -355,6 +363,7 @@ impl FlowSums {
         let on = self.span.stop.min(window.end) - self.span.start.max(window.skip);
         FlowFigures {
             cc: String::new(),
+            addresses: String::new(),
             throughput_mbps: mbps(self.bytes_on, on.as_secs_f64()),
             queue_delay_ms: self.delays.queue.summary(),
             rtt_ms_seen: self.delays.rtt.summary(),

@@ -25,7 +25,7 @@ pub use confidence::Interval;
 pub use events::FlowEvents;
 pub use jain::jain_index;
 pub use predict::{Prediction, autoregression, predictions};
-pub use series::{InspectedSeries, MANY_FLOWS, ProfileSample, Quantiles, Series};
+pub use series::{BAND_LEVELS, InspectedSeries, MANY_FLOWS, ProfileSample, Quantiles, Series};
 pub use sketch::{DelaySketch, Summary};
 pub use transfers::{Spread, Transfer, TransferOutcome, TransferSummary};
 pub use video::{VideoFigures, VideoFrame};

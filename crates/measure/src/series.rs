@@ -11,6 +11,9 @@ use crate::FlowEvents;
 /// Otherwise a flow would take ten times the memory of its connection.
 pub const MANY_FLOWS: usize = 256;
 
+/// Percentiles of the bands of [`Series::flow_bands_mbps`].
+pub const BAND_LEVELS: [u8; 5] = [5, 25, 50, 75, 95];
+
 /// One run over time, in equal bins from the start of the run. All vectors have one entry a bin.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Series {
@@ -39,6 +42,13 @@ pub struct Series {
     /// 95th percentile of the same.
     #[serde(default, deserialize_with = "nulls_as_nan", skip_serializing_if = "Vec::is_empty")]
     pub flow_queue_delay_p95_ms: Vec<Vec<f32>>,
+    /// Where a document keeps no figures of single flows, the percentiles [`BAND_LEVELS`] of their
+    /// throughputs, of those that are on, second by second; NaN where none is.
+    #[serde(default, deserialize_with = "nulls_as_nan", skip_serializing_if = "Vec::is_empty")]
+    pub flow_bands_mbps: Vec<Vec<f32>>,
+    /// In these documents, Jain's index of the flows that are on; NaN where fewer than two are.
+    #[serde(default, deserialize_with = "null_as_nan", skip_serializing_if = "Vec::is_empty")]
+    pub flow_jain: Vec<f32>,
     /// Retransmission timeout of each flow at the end of the bin, in ms; NaN while it is off.
     #[serde(default, deserialize_with = "nulls_as_nan", skip_serializing_if = "Vec::is_empty")]
     pub rto_ms: Vec<Vec<f32>>,

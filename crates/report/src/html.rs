@@ -16,6 +16,7 @@ use crate::joined::{distinct, side_by_side};
 use crate::page::{Look, looks, page_json};
 use crate::section::{Chart, DrawnChart, MadeBy, PageTable, Section};
 use crate::sentence::sentence;
+use crate::sequence::PacketSequence;
 use crate::thin::thinned;
 use crate::views::{RUNS, answers, has_front, sections};
 use crate::{Comparison, ReportError, SCHEMA, comparisons, palette};
@@ -23,7 +24,7 @@ use crate::{Comparison, ReportError, SCHEMA, comparisons, palette};
 const TEMPLATE: &str = include_str!("../assets/page.html");
 pub(crate) const STYLE: &str = include_str!("../assets/page.css");
 /// The script of the page: plain files, each using those before it.
-const SCRIPTS: [&str; 23] = [
+const SCRIPTS: [&str; 25] = [
     include_str!("../assets/page/numbers.js"),
     include_str!("../assets/page/plot.js"),
     include_str!("../assets/page/axes.js"),
@@ -33,6 +34,8 @@ const SCRIPTS: [&str; 23] = [
     include_str!("../assets/page/card.js"),
     include_str!("../assets/page/chart.js"),
     include_str!("../assets/page/heatmap.js"),
+    include_str!("../assets/page/embed.js"),
+    include_str!("../assets/page/sequence.js"),
     include_str!("../assets/page/sections.js"),
     include_str!("../assets/page/legend.js"),
     include_str!("../assets/page/still.js"),
@@ -256,6 +259,8 @@ struct DrawnSection<'a> {
     tables: &'a [PageTable],
     folds_tables: bool,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    sequences: &'a [PacketSequence],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
     results: &'a [String],
 }
 
@@ -283,6 +288,7 @@ impl<'a> DrawnSection<'a> {
             maps: section.maps.iter().map(map).collect(),
             tables: &section.tables,
             folds_tables: section.folds_tables,
+            sequences: &section.sequences,
             results: &section.results,
         }
     }
@@ -309,7 +315,7 @@ impl Whole {
                 ("data", &data),
                 ("sections", &crate::json::embeddable(&self.drawn())),
                 ("uplot", UPLOT),
-                ("script", &format!("\"use strict\";\n(() => {{\n{}}})();\n", SCRIPTS.join("\n"))),
+                ("script", &format!("\"use strict\";\n(() => {{\n{}}})();\n", script())),
             ],
         )
     }
@@ -423,6 +429,21 @@ fn short_names(documents: &[Document]) -> Vec<String> {
     }
 }
 
+/// The script without the lines that only explain it, and without indentation: no text of it has several lines.
+fn script() -> String {
+    let is_comment =
+        |line: &str| line.starts_with("//") || (line.starts_with("/**") && line.ends_with("*/"));
+    let lines = SCRIPTS.iter().flat_map(|file| file.lines()).map(str::trim_start);
+    lines.filter(|line| !line.is_empty() && !is_comment(line)).fold(
+        String::new(),
+        |mut script, line| {
+            script.push_str(line);
+            script.push('\n');
+            script
+        },
+    )
+}
+
 /// Puts the parts into their places in one pass: what looks like a place within a part stays.
 fn fill(template: &str, parts: &[(&str, &str)]) -> String {
     let length = parts.iter().map(|(_, text)| text.len()).sum::<usize>() + template.len();
@@ -449,7 +470,7 @@ pub fn palette_css() -> String {
     };
     let (light, dark) = (declare(&palette::ON_LIGHT), declare(&palette::ON_DARK));
     format!(
-        ":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}@media print{{:root{{{light}}}}}"
+        ":root{{{light}}}@media(prefers-color-scheme:dark){{:root:not(.paper){{{dark}}}}}@media print{{:root:root{{{light}}}}}"
     )
 }
 

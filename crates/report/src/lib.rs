@@ -33,6 +33,7 @@ mod scatter;
 mod schema;
 mod section;
 mod sentence;
+mod sequence;
 mod side_by_side;
 mod table;
 mod thin;
@@ -69,7 +70,7 @@ pub use schema::{Comparison, RealTime, RealTimeDirection, Repeated, Run, SCHEMA,
 pub use section::PageTable;
 pub use sentence::sentence;
 pub use side_by_side::side_by_side;
-pub use table::{table, table_within};
+pub use table::{BEST_MARKS, table, table_for_terminal};
 pub use trace_text::{trace_text, trace_text_bins};
 pub use transfer_log::TransferLog;
 pub use views::experiment_plan_text;

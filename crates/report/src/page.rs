@@ -74,7 +74,7 @@ struct PageRun<'a> {
     series: Option<PageSeries<'a>>,
 }
 
-/// A flow: controller, start and stop in s, throughput in Mbit/s, median and 95th percentile of its
+/// A flow: controller or addresses, start and stop in s, throughput in Mbit/s, median and 95th percentile of its
 /// queue delay in ms, packets lost. Figures are whole: rounded twice they would differ from those in text.
 type PageFlow<'a> = (&'a str, Number, Number, f64, f64, f64, u64);
 
@@ -99,6 +99,11 @@ struct PageSeries<'a> {
     /// The 95th percentile of the queue delay of each flow, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     flow_p95: Vec<Vec<Number>>,
+    /// Percentiles of the throughputs of flows that are too many to be drawn.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    bands: Vec<Vec<Number>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    jain: Vec<Number>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cdf: Option<PageCdf>,
     cwnd: Vec<Vec<Number>>,
@@ -235,7 +240,7 @@ fn page_flow(flow: &FlowFigures) -> PageFlow<'_> {
         false => [f64::NAN; 2],
     };
     let times = [Number(flow.start_s), Number(flow.stop_s)];
-    (&flow.cc, times[0], times[1], flow.throughput_mbps, p50, p95, flow.lost)
+    (flow.name(), times[0], times[1], flow.throughput_mbps, p50, p95, flow.lost)
 }
 
 fn page_cdf(quantiles: &Quantiles) -> Option<PageCdf> {
@@ -271,6 +276,8 @@ fn page_series<'a>(
         p95: numbers(&series.queue_delay_p95_ms),
         flows: every(&series.flow_throughput_mbps),
         flow_p95: every(&series.flow_queue_delay_p95_ms),
+        bands: every(&series.flow_bands_mbps),
+        jain: numbers(&series.flow_jain),
         cdf: if has_cdf { page_cdf(&series.quantiles) } else { None },
         cwnd: every(&series.cwnd_packets),
         inside: PageInside {

@@ -3,6 +3,7 @@
 mod ending;
 mod packets;
 mod rows;
+mod sequence;
 
 use std::fs::File;
 

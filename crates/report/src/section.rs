@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::heatmap::Heatmap;
 use crate::number::{Number, short, significant};
+use crate::sequence::PacketSequence;
 use crate::thin::{mean_of_known, thin};
 
 /// More points than this a line does not get: a wide screen has no more columns.
@@ -31,6 +32,8 @@ pub(crate) struct Section {
     /// Pictures, each with a note, which may be empty.
     pub(crate) maps: Vec<(Heatmap, String)>,
     pub(crate) tables: Vec<PageTable>,
+    /// Packets in their order, of which the reader chooses one flow's.
+    pub(crate) sequences: Vec<PacketSequence>,
     /// It answers the question of the comparison that it is of, and stands before that.
     pub(crate) is_answer: bool,
     /// The page shows its tables only to whoever opens them.

@@ -341,8 +341,8 @@ fn of_flows(place: &str, run: &Run) -> String {
         figures.per_flow.iter().enumerate().filter(|(_, flow)| flow.is_controlled()).collect();
     controlled.sort_by(|a, b| b.1.throughput_mbps.total_cmp(&a.1.throughput_mbps));
     let name = |(index, flow): &(usize, &FlowFigures)| {
-        let cc = if flow.cc.is_empty() { &run.cc } else { &flow.cc };
-        format!("flow {} ({cc})", index + 1)
+        let name = if flow.name().is_empty() { &run.cc } else { flow.name() };
+        format!("flow {} ({name})", index + 1)
     };
     let rate = |(_, flow): &(usize, &FlowFigures)| fixed(flow.throughput_mbps, 2);
     match &controlled[..] {

@@ -13,11 +13,19 @@ use crate::{Comparison, Run};
 /// several seeds with the half width of the 95 % interval behind each figure that has one, and
 /// what came out in a sentence. Units stand below the names of the columns.
 pub fn table(comparison: &Comparison) -> String {
-    table_within(comparison, usize::MAX)
+    laid_out(comparison, usize::MAX, false)
 }
 
-/// The same for a terminal of `room` columns: a wider table is broken into blocks, and long names are cut.
-pub fn table_within(comparison: &Comparison, room: usize) -> String {
+/// What stands before and after the best value of a column in [`table_for_terminal`]: characters that no text has.
+pub const BEST_MARKS: [char; 2] = ['\u{e000}', '\u{e001}'];
+
+/// The same for a terminal of `room` columns: a wider table is broken into blocks, long names are cut, and the best
+/// values on each trace stand between [`BEST_MARKS`], which take no room.
+pub fn table_for_terminal(comparison: &Comparison, room: usize) -> String {
+    laid_out(comparison, room, true)
+}
+
+fn laid_out(comparison: &Comparison, room: usize, is_marked: bool) -> String {
     let runs: Vec<&Run> = comparison.runs.iter().collect();
     let rows = rows(&runs, &comparison.repeated);
     let columns = columns(&rows);
@@ -28,11 +36,29 @@ pub fn table_within(comparison: &Comparison, room: usize) -> String {
             header.into_iter().chain(rows.iter().map(|row| (column.text)(row))).collect()
         })
         .collect();
+    let best: Vec<Vec<bool>> = match is_marked {
+        true => columns.iter().map(|column| best(column, &rows)).collect(),
+        false => Vec::new(),
+    };
     let flows = repetitions(comparison).into_iter().filter(|runs| is_mixed(runs[0]));
     let mut text = format!("{}\n\n", what_was_run(comparison));
-    text += &lay_out(&columns, &cells, rows.len() + 2, room);
+    text += &lay_out(&columns, &cells, &best, room);
     let text = flows.fold(text, |text, runs| text + &flow_table(&runs, room));
     format!("{text}\n{}\n", sentence(comparison))
+}
+
+/// Which cells hold the best of their traces: none where all have the same.
+fn best(column: &FigureColumn, rows: &[FigureRow<'_>]) -> Vec<bool> {
+    let value = |row: &FigureRow<'_>| (column.text)(row).parse::<f64>().ok();
+    let is_best = |row: &FigureRow<'_>| {
+        let rivals = rows.iter().filter(|rival| rival.trace == row.trace).filter_map(value);
+        let worths: Vec<f64> = rivals.map(|value| column.better.worth(value)).collect();
+        let most = worths.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let is_different = worths.iter().any(|worth| *worth < most);
+        is_different && value(row).is_some_and(|value| column.better.worth(value) >= most)
+    };
+    let all = rows.iter().map(|row| column.better != Better::Neither && is_best(row));
+    [false; HEADER_LINES].into_iter().chain(all).collect()
 }
 
 /// The conditions that all runs have in common, in a line.
@@ -110,7 +136,7 @@ fn flow_table(runs: &[&Run], room: usize) -> String {
         columns.push((name, unit, is_text, cells));
     };
     words("flow", "", false, &|index, _| (index + 1).to_string());
-    words("cc", "", true, &|_, flow| flow.cc.clone());
+    words("cc", "", true, &|_, flow| flow.name().to_owned());
     words("on", "s", false, &|_, flow| format!("{}..{}", flow.start_s, flow.stop_s));
     for (name, unit, decimals, cell) in FLOW_FIGURES {
         let decimals = if runs.len() > 1 { decimals.max(1) } else { decimals };
@@ -134,6 +160,7 @@ fn flow_table(runs: &[&Run], room: usize) -> String {
             unit,
             text: |_| String::new(),
             is_text: *is_text,
+            better: Better::Neither,
         })
         .collect();
     let cells: Vec<Vec<String>> = columns
@@ -145,7 +172,7 @@ fn flow_table(runs: &[&Run], room: usize) -> String {
                 .collect()
         })
         .collect();
-    format!("\n{}", lay_out(&laid_out, &cells, rows.len() + 2, room))
+    format!("\n{}", lay_out(&laid_out, &cells, &[], room))
 }
 
 /// Name, unit, decimals and value of a figure of a flow.
@@ -173,11 +200,39 @@ fn video_cells(video: Option<&VideoFigures>) -> [String; 5] {
     ]
 }
 
+/// Lines above the figures: names and units.
+const HEADER_LINES: usize = 2;
+
+/// Which values of a column are good ones.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Better {
+    More,
+    Less,
+    Neither,
+}
+
+impl Better {
+    fn worth(self, value: f64) -> f64 {
+        if self == Self::Less { -value } else { value }
+    }
+
+    /// Of a column of this name.
+    fn of(name: &str) -> Self {
+        match name {
+            "throughput" | "util" | "Jain" | "goodput" | "frames" => Self::More,
+            "delay p50" | "p95" | "p99" | "lost" | "time p50" | "frame p50" | "late"
+            | "freezes" => Self::Less,
+            _ => Self::Neither,
+        }
+    }
+}
+
 struct FigureColumn {
     name: &'static str,
     unit: &'static str,
     text: fn(&FigureRow<'_>) -> String,
     is_text: bool,
+    better: Better,
 }
 
 type FigureForms = (
@@ -237,7 +292,12 @@ fn of_transfers(row: &FigureRow<'_>, decimals: usize, of: fn(&TransferSummary) -
 }
 
 fn columns(rows: &[FigureRow<'_>]) -> Vec<FigureColumn> {
-    let words = |name, text| FigureColumn { name, unit: "", text, is_text: true };
+    let words =
+        |name, text| FigureColumn { name, unit: "", text, is_text: true, better: Better::Neither };
+    let number = |name, unit, text| {
+        let better = Better::of(name);
+        FigureColumn { name, unit, text, is_text: false, better }
+    };
     let mut columns = vec![words("cc", |row| row.cc.to_owned())];
     if rows.iter().any(|row| row.trace != rows[0].trace) {
         columns.push(words("trace", |row| trace_name(row.trace).to_owned()));
@@ -245,41 +305,31 @@ fn columns(rows: &[FigureRow<'_>]) -> Vec<FigureColumn> {
     if rows.iter().any(|row| row.seed != rows[0].seed) {
         let text: fn(&FigureRow<'_>) -> String =
             |row| row.seed.map_or(String::new(), |s| s.to_string());
-        columns.push(FigureColumn { name: "seed", unit: "", text, is_text: false });
+        columns.push(number("seed", "", text));
     }
     let has_flows = rows.iter().any(|row| row.flows > 1);
     for (name, unit, figure, text, interval) in FIGURES {
         if name == "Jain" && !has_flows {
             continue;
         }
-        columns.push(FigureColumn { name, unit, text, is_text: false });
+        columns.push(number(name, unit, text));
         if rows.iter().any(|row| figure(row).half_width.is_some()) {
-            columns.push(FigureColumn { name: "±", unit, text: interval, is_text: false });
+            columns.push(number("±", unit, interval));
         }
     }
     if rows.iter().any(|row| row.transfers.is_some()) {
-        columns.extend(TRANSFER_COLUMNS.map(|(name, unit, text)| FigureColumn {
-            name,
-            unit,
-            text,
-            is_text: false,
-        }));
+        columns.extend(TRANSFER_COLUMNS.map(|(name, unit, text)| number(name, unit, text)));
     }
     if rows.iter().any(|row| row.video.is_some()) {
-        columns.extend(VIDEO_COLUMNS.map(|(name, unit, text)| FigureColumn {
-            name,
-            unit,
-            text,
-            is_text: false,
-        }));
+        columns.extend(VIDEO_COLUMNS.map(|(name, unit, text)| number(name, unit, text)));
     }
     if rows.iter().any(|row| row.wall_s.is_some()) {
         let seconds: fn(&FigureRow<'_>) -> String =
             |row| row.wall_s.map_or(String::new(), |s| fixed(s, 3));
         let speed: fn(&FigureRow<'_>) -> String =
             |row| row.speed.map_or(String::new(), |s| fixed(s, 2));
-        columns.push(FigureColumn { name: "wall", unit: "s", text: seconds, is_text: false });
-        columns.push(FigureColumn { name: "speed", unit: "Mpkt/s", text: speed, is_text: false });
+        columns.push(number("wall", "s", seconds));
+        columns.push(number("speed", "Mpkt/s", speed));
     }
     columns
 }
@@ -292,8 +342,15 @@ fn half(cell: Cell, decimals: usize) -> String {
     cell.half_width.map_or(String::new(), |half| fixed(half, decimals))
 }
 
-/// The rows, in blocks one below the other where they are wider than `room`; each begins with the names.
-fn lay_out(columns: &[FigureColumn], cells: &[Vec<String>], lines: usize, room: usize) -> String {
+/// The rows, in blocks one below the other where they are wider than `room`; each begins with the names. `best`: cells
+/// by column that are marked.
+fn lay_out(
+    columns: &[FigureColumn],
+    cells: &[Vec<String>],
+    best: &[Vec<bool>],
+    room: usize,
+) -> String {
+    let lines = cells.first().map_or(0, Vec::len);
     let names = columns.iter().take_while(|column| column.is_text).count().max(1);
     let longest = room / 3;
     let cut = |(at, column): (usize, &Vec<String>)| {
@@ -308,9 +365,14 @@ fn lay_out(columns: &[FigureColumn], cells: &[Vec<String>], lines: usize, room: 
         let line = |line: usize| {
             let row = shown.iter().map(|&at| {
                 let (cell, width) = (&cells[at][line], widths[at] - 2);
-                match columns[at].is_text {
-                    true => format!("{cell:<width$}  "),
-                    false => format!("{cell:>width$}  "),
+                let is_best = best.get(at).is_some_and(|column| column[line]);
+                match (columns[at].is_text, is_best) {
+                    (true, _) => format!("{cell:<width$}  "),
+                    (false, false) => format!("{cell:>width$}  "),
+                    (false, true) => {
+                        let before = " ".repeat(width - cell.chars().count());
+                        format!("{before}{}{cell}{}  ", BEST_MARKS[0], BEST_MARKS[1])
+                    }
                 }
             });
             row.collect::<String>().trim_end().to_owned() + "\n"
@@ -371,6 +433,21 @@ mod tests {
     }
 
     #[test]
+    fn the_best_of_each_trace_is_marked_where_values_differ() {
+        let mut comparison = example::comparison();
+        comparison.runs[0].figures.queue_delay_ms.p95 = 10.0;
+        comparison.runs[1].figures.queue_delay_ms.p95 = 70.0;
+        let text = table_for_terminal(&comparison, usize::MAX);
+        assert!(text.contains("\u{e000}10.0\u{e001}"), "{text}");
+        assert!(!text.contains("\u{e000}70.0"), "{text}");
+        let plain = text.replace(BEST_MARKS, "");
+        assert_eq!(plain, table(&comparison), "marks take no room");
+        comparison.runs.truncate(1);
+        let alone = table_for_terminal(&comparison, usize::MAX);
+        assert!(!alone.contains(BEST_MARKS[0]), "{alone}");
+    }
+
+    #[test]
     fn a_wide_table_is_broken_into_blocks_that_fit() {
         let mut comparison = example::repeated();
         let long = "a-drive-along-the-coast-with-a-name-of-fifty-letters.down";
@@ -378,7 +455,7 @@ mod tests {
         other.iter_mut().for_each(|run| run.trace = long.to_owned());
         comparison.runs.extend(other);
         let comparison = Comparison::of(comparison.runs);
-        let text = table_within(&comparison, 80);
+        let text = table_for_terminal(&comparison, 80).replace(BEST_MARKS, "");
         let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("cubic ")).collect();
         assert_eq!(rows.len(), 4, "two traces in two blocks: {text}");
         assert!(
@@ -395,7 +472,7 @@ mod tests {
             cells
         };
         assert_eq!(figures(&text), figures(&table(&comparison)), "no figure is left out");
-        assert!(table_within(&comparison, 200).contains(long));
+        assert!(table_for_terminal(&comparison, 200).contains(long));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! What a stored result keeps of figures over time: as much as a screen shows, and a page can hold.
 
 use cellpace_base::statistics;
-use cellpace_measure::{FlowEvents, InspectedSeries, ProfileSample, Series};
+use cellpace_measure::{
+    BAND_LEVELS, FlowEvents, FlowFigures, InspectedSeries, ProfileSample, Series, jain_index,
+};
 
 use crate::groups::{Group, groups};
 use crate::number::significant;
@@ -15,13 +17,16 @@ const MIN_BINS: usize = 150;
 
 /// Numbers in all series of a document together. One takes about five characters, and the page
 /// shall stay below 1.5 MB.
-const MAX_NUMBERS: usize = 160_000;
+const MAX_NUMBERS: usize = 155_000;
 
 /// Numbers in the values that controllers show of themselves, of a document together, and the bins
 /// that each value gets at least and at most.
-const MAX_INSPECTED_NUMBERS: usize = 50_000;
+const MAX_INSPECTED_NUMBERS: usize = 47_000;
 const MIN_INSPECTED_BINS: usize = 30;
 const MAX_INSPECTED_BINS: usize = 600;
+
+/// Windows over which rates of many flows are taken, in seconds.
+const MANY_WINDOW_S: f64 = 1.0;
 
 /// Runs with more flows keep their total only.
 pub(crate) const MAX_FLOWS: usize = 16;
@@ -51,7 +56,8 @@ pub(crate) fn thinned(comparison: &Comparison) -> Comparison {
         let group = groups.iter().find(|group| group.contains(run));
         let is_first_seed = group.is_some_and(|group| group.runs[0].seed == run.seed);
         let series = run.series.as_ref().filter(|_| is_first_seed || budget.every_seed);
-        let series = series.map(|series| thinned_series(series, is_first_seed, &budget));
+        let series = series
+            .map(|series| thinned_series(series, &run.figures.per_flow, is_first_seed, &budget));
         // What is not kept is not copied before.
         let kept = series.filter(|series| {
             let numbers = numbers(series);
@@ -85,7 +91,8 @@ pub(crate) fn thinned(comparison: &Comparison) -> Comparison {
 fn numbers(series: &Series) -> usize {
     let delays = drawn_of(&series.flow_queue_delay_mean_ms).len() * 2;
     let rtos = drawn_of(&series.rto_ms).len();
-    series.throughput_mbps.len() * (3 + drawn_flows(series) + drawn_windows(series) + delays + rtos)
+    series.throughput_mbps.len()
+        * (3 + drawn_flows(series) + bands(series) + drawn_windows(series) + delays + rtos)
 }
 
 /// The flows whose throughput is drawn.
@@ -93,6 +100,12 @@ fn drawn_flows(series: &Series) -> usize {
     let flows = series.flow_throughput_mbps.len();
     // One flow is the total.
     if (2..=MAX_FLOWS).contains(&flows) { flows } else { 0 }
+}
+
+/// What stands for the flows that are not drawn: their bands and Jain's index.
+fn bands(series: &Series) -> usize {
+    let is_many = series.flow_throughput_mbps.len() > MAX_FLOWS;
+    if is_many || !series.flow_bands_mbps.is_empty() { BAND_LEVELS.len() + 1 } else { 0 }
 }
 
 /// The flows that are kept, of series that have one a flow.
@@ -106,13 +119,19 @@ fn drawn_windows(series: &Series) -> usize {
     if flows <= MAX_FLOWS { flows } else { 0 }
 }
 
-fn thinned_series(series: &Series, is_first_seed: bool, budget: &Budget) -> Series {
+fn thinned_series(
+    series: &Series,
+    spans: &[FlowFigures],
+    is_first_seed: bool,
+    budget: &Budget,
+) -> Series {
     let merge = series.throughput_mbps.len().div_ceil(budget.bins).max(1);
     let every = |flows: &[Vec<f32>], merged: fn(&[f32]) -> f64| {
         flows.iter().map(|flow| thin(flow, merge, merged)).collect()
     };
     let profiles = if is_first_seed { &series.profiles[..] } else { &[] };
     let (inspected, inspected_bin_s) = thinned_inspected(series, is_first_seed, budget);
+    let (bands, jain) = many_flows(series, spans);
     Series {
         bin_s: series.bin_s * merge as f64,
         capacity_mbps: thin(&series.capacity_mbps, merge, mean),
@@ -122,6 +141,8 @@ fn thinned_series(series: &Series, is_first_seed: bool, budget: &Budget) -> Seri
         queue_delay_p95_ms: thin(&series.queue_delay_p95_ms, merge, highest),
         flow_queue_delay_mean_ms: every(drawn_of(&series.flow_queue_delay_mean_ms), mean_of_known),
         flow_queue_delay_p95_ms: every(drawn_of(&series.flow_queue_delay_p95_ms), highest),
+        flow_bands_mbps: every(&bands, mean_of_known),
+        flow_jain: thin(&jain, merge, mean_of_known),
         rto_ms: every(drawn_of(&series.rto_ms), last),
         quantiles: series.quantiles.clone(),
         cwnd_packets: every(&series.cwnd_packets[..drawn_windows(series)], last),
@@ -132,6 +153,39 @@ fn thinned_series(series: &Series, is_first_seed: bool, budget: &Budget) -> Seri
             .collect(),
         events: series.events.iter().map(|events| thinned_events(events, budget.marks)).collect(),
     }
+}
+
+/// What stands for flows that are too many to be drawn: percentiles of their throughputs, and Jain's
+/// index.
+fn many_flows(series: &Series, spans: &[FlowFigures]) -> (Vec<Vec<f32>>, Vec<f32>) {
+    let flows = &series.flow_throughput_mbps;
+    if flows.len() <= MAX_FLOWS {
+        return (series.flow_bands_mbps.clone(), series.flow_jain.clone());
+    }
+    let bins = series.throughput_mbps.len();
+    let mut bands = vec![vec![f32::NAN; bins]; BAND_LEVELS.len()];
+    let mut jain = vec![f32::NAN; bins];
+    // As of Jain's index of the run: a flow among many has no packet in most bins.
+    let width = (MANY_WINDOW_S / series.bin_s).round().max(1.0) as usize;
+    for first in (0..bins).step_by(width) {
+        let window = first..(first + width).min(bins);
+        let [from, to] = [window.start, window.end].map(|bin| bin as f64 * series.bin_s);
+        // Bins are rounded, starts are not.
+        let is_on = |span: &FlowFigures| {
+            span.start_s < from + series.bin_s && span.stop_s > to - series.bin_s
+        };
+        let on = flows.iter().zip(spans).filter(|(_, span)| is_on(span));
+        let mut rates: Vec<f64> = on.map(|(flow, _)| mean(&flow[window.clone()])).collect();
+        if rates.len() > 1 && rates.iter().any(|rate| *rate > 0.0) {
+            jain[window.clone()].fill(jain_index(&rates) as f32);
+        }
+        rates.sort_by(f64::total_cmp);
+        for (band, level) in bands.iter_mut().zip(BAND_LEVELS).filter(|_| !rates.is_empty()) {
+            let rate = statistics::quantile(&rates, f64::from(level) / 100.0);
+            band[window.clone()].fill(rate as f32);
+        }
+    }
+    (bands, jain)
 }
 
 /// What a controller shows of itself, in bins of its own, whose width comes along.
@@ -250,7 +304,7 @@ impl Budget {
         let mut lengths: Vec<usize> = runs
             .filter_map(|run| run.series.as_ref())
             .flat_map(|series| {
-                let lines = 3 + drawn_flows(series) + drawn_windows(series);
+                let lines = 3 + drawn_flows(series) + bands(series) + drawn_windows(series);
                 std::iter::repeat_n(series.throughput_mbps.len(), lines)
             })
             .collect();

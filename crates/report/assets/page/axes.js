@@ -31,12 +31,14 @@ function placeRange({ lines, names, form, x_range: given, log_x: isLog }, low, h
 }
 
 /** The axis of the values, which the lines in sight take from `low` to `high`. */
-function valueRange({ lines, levels = [], form, y_range: given, log_y: isLog, least = 0 }, low, high) {
+function valueRange({ lines, levels = [], form, follows, y_range: given, log_y: isLog, least = 0 }, low, high) {
   if (given) return given;
   const [from, to] = regionEnds(lines, 2, 3) ?? [Infinity, -Infinity];
   const [foot, top] = [Math.min(low ?? from, from), Math.max(high ?? to, to)];
   if (form === "scatter") return scatterValues(Math.min(foot, ...levels.map(({ at }) => at)), Math.max(top, ...levels.map(({ at }) => at)));
   if (isLog) return from <= to || known(low) ? logRange(foot, top, least) : [1, 100];
+  // Of what only grows, a part that is zoomed to fills the chart.
+  if (follows && top > foot) return [foot - 0.03 * (top - foot), top + 0.03 * (top - foot)];
   return [Math.min(0, foot), top > 0 ? top * HEADROOM : 1];
 }
 

@@ -12,6 +12,9 @@ function offerCard(find = () => null) {
   // Some browsers do not let a page write there; then it is saved.
   const copy = (write, orElse) => Promise.resolve().then(write).then(() => said("Copied."), orElse);
   one("#carry").hidden = false;
+  const fragment = playgroundFragment(commandLine(), durationWords());
+  one("#playground").hidden = fragment === null;
+  if (fragment !== null) one("#playground").href = `playground.html#${fragment}`;
   one("#save-card").onclick = () => savePng(card(), fileName(`${document.title} card`, "png"), 1);
   one("#copy-card").onclick = () => copy(
     () => navigator.clipboard.write([new ClipboardItem({ "image/png": new Promise((then) => pngOf(card(), then, 1)) })]), one("#save-card").onclick);
@@ -19,8 +22,13 @@ function offerCard(find = () => null) {
     () => navigator.clipboard.writeText(markdown()), () => save(fileName(document.title, "md"), markdown(), "text/markdown"));
 }
 
+/** As an option takes it. */
+const durationWords = () => ([...document.querySelectorAll("#conditions dt")].find((name) => name.textContent === "Duration")?.nextSibling.textContent ?? "").replaceAll(" ", "");
+
+const commandLine = () => [...document.querySelectorAll("#made-by dt")].find((name) => name.textContent === "Command")?.nextSibling.textContent ?? "";
+
 function cardSvg(drawing) {
-  const command = [...document.querySelectorAll("#made-by dt")].find((name) => name.textContent === "Command")?.nextSibling.textContent ?? "";
+  const command = commandLine();
   const svg = shape("svg", { ...CARD, viewBox: `0 0 ${CARD.width} ${CARD.height}` });
   let y = CARD_EDGE;
   const write = (words, size, most, attributes = {}) => {

@@ -30,7 +30,7 @@ function drawCdf(timed) {
   plot.section = "#cdf";
   plots.push(plot);
   told.drawn.cdf = runs.length;
-  offerFiles(one("#cdf .head"), () => shownBy(plots.find((each) => each.section === "#cdf")));
+  offerFiles(one("#cdf .head"), (size) => shownBy(plots.find((each) => each.section === "#cdf"), size));
 }
 
 /** A marker at each quartile, so that lines are told apart without colour. */

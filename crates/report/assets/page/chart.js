@@ -3,7 +3,8 @@
 //
 // A chart has a `title`, the `unit` of its values, an `x_label` or `x_unit`, a `form`, `log_x`, `log_y`, `x_range`, `y_range`, `least`
 // (what a logarithmic axis shows for zero), `names` of places, `marks` ({ at, words }), and `lines`: `name`, `x`, `y`; where there
-// are any `look`, `area`, `hollow`, `spread`, `hidden`, `pale`, `strong`, `own` (what the tip tells) and `events`.
+// are any `look`, `area`, `hollow`, `spread`, `hidden`, `pale`, `strong`, `own` (what the tip tells) and `events`. `bands` are pairs of
+// lines with colour between them.
 
 
 /** Draws `chart` into `where`, which has its height. Charts with the same `sync` are zoomed together. */
@@ -12,13 +13,16 @@ function drawChart(where, chart, { sync, zoom, onZoom, onReset, draw = [], fill 
   const shown = (u) => (u.chart ?? chart).lines;
   const size = { width: where.clientWidth, height: parseFloat(getComputedStyle(where).height) };
   where.replaceChildren();
-  where.setAttribute("role", "img");
+  where.setAttribute("role", "application");
+  where.setAttribute("aria-roledescription", "chart");
+  where.setAttribute("tabindex", 0);
   where.setAttribute("aria-label", described(chart));
   const form = FORMS[chart.names ? "bars" : chart.form ?? "lines"];
   const isStill = sync === undefined;
   const plot = new uPlot({
     ...size, legend: { show: false }, pxAlign: 1, padding: [8, chart.x_unit === "ms" ? 30 : 20, 0, 0],
     series: [{ label: chart.x_label ?? "" }, ...lines.map((line, index) => seriesOf(form, line, line.look ?? index))],
+    bands: (chart.bands ?? []).map((pair) => ({ series: pair.map((at) => at + 1), fill: colour(lines[pair[0]].look) + "33" })),
     scales: { x: { ...placeScale(chart), ...(zoom && { min: zoom[0], max: zoom[1] }) }, y: valueScale(chart) },
     axes: [placeAxis(chart, size.width), valueAxis(chart, size.height)],
     cursor: { ...(isStill ? {} : { sync: { key: sync, scales: ["x", null] } }), drag: { x: !isStill, y: false }, y: isStill, points: isStill ? { show: false } : { size: 7 } },
@@ -32,8 +36,58 @@ function drawChart(where, chart, { sync, zoom, onZoom, onReset, draw = [], fill 
     plugins: [tip(fill)],
   }, columnsOf(chart), where);
   plot.chart = chart;
+  plot.reads = fill;
+  plot.resets = onReset;
   where.plot = plot;
+  where.onkeydown = byKey;
+  where.onblur = () => where.plot.setCursor({ left: -10, top: -10 });
   return plot;
+}
+
+// ---- by keyboard ----
+
+/** Steps of the cursor along a chart. */
+const KEY_STEPS = 50;
+/** What a key does to the part that is seen. */
+const KEY_ZOOMS = { "+": 0.5, "-": 2 };
+
+/** Arrow keys move the cursor and say what is there, plus and minus zoom around it, Escape shows everything. */
+function byKey(event) {
+  const u = this.plot;
+  if (event.ctrlKey || event.metaKey || event.altKey || !u) return;
+  const [width, height] = [u.over.clientWidth, u.over.clientHeight];
+  const at = { left: u.cursor.left >= 0 ? u.cursor.left : width / 2, top: u.cursor.top >= 0 ? u.cursor.top : height / 2 };
+  const step = (event.shiftKey ? 5 : 1) / KEY_STEPS;
+  const places = {
+    ArrowLeft: { left: at.left - step * width }, ArrowRight: { left: at.left + step * width },
+    ArrowUp: { top: at.top - step * height }, ArrowDown: { top: at.top + step * height }, Home: { left: 0 }, End: { left: width },
+  };
+  const isWhole = event.key === "Escape";
+  if (!places[event.key] && !KEY_ZOOMS[event.key] && !isWhole) return;
+  event.preventDefault();
+  if (isWhole) return u.resets ? u.resets() : u.setScale("x", { min: u.data[0][0], max: u.data[0].at(-1) });
+  if (KEY_ZOOMS[event.key]) return zoomAround(u, u.posToVal(at.left, "x"), KEY_ZOOMS[event.key]);
+  const place = { ...at, ...places[event.key] };
+  u.showsTip = true;
+  u.setCursor({ left: Math.min(Math.max(place.left, 0), width), top: Math.min(Math.max(place.top, 0), height) });
+  u.showsTip = false;
+  const found = u.reads(u);
+  if (found) announce([found[0], ...found[1].map(([, name, value]) => `${name} ${value}`)].join(", "));
+}
+
+function zoomAround(u, middle, factor) {
+  const { min, max, distr } = u.scales.x;
+  if (u.chart.names || distr === 3) return;
+  const [from, to] = [middle - (middle - min) * factor, middle + (max - middle) * factor];
+  const [first, last] = u.chart.x_range ?? [u.data[0][0], u.data[0].at(-1)];
+  u.setScale("x", { min: Math.max(from, first), max: Math.min(to, last) });
+}
+
+/** Has a screen reader say it. */
+function announce(words) {
+  let place = one("#spoken");
+  if (!place) document.body.append(place = element("p", { id: "spoken", role: "status", "aria-live": "polite" }));
+  place.textContent = words;
 }
 
 const columnsOf = ({ lines }) => uPlot.join(lines.map(({ x, y }) => [x, y]));
@@ -245,7 +299,7 @@ function tip(fill) {
       u.over.addEventListener("mouseleave", () => { isInside = false; hide(); });
     }],
     setCursor: [(u) => {
-      const parts = isInside && u.cursor.left >= 0 && fill(u);
+      const parts = (isInside || u.showsTip) && u.cursor.left >= 0 && fill(u);
       if (!parts) return hide();
       const [title, rows] = parts;
       box.replaceChildren(title, element("table", {}, element("tbody", {}, ...rows.map(([marker, name, value]) =>
@@ -277,10 +331,13 @@ function valuesAt({ lines, unit, names, x_unit: xUnit, x_label: label }) {
 }
 
 /** The chart in words, for those who do not see it. */
-function described({ title, unit, lines, marks = [] }) {
-  const line = ({ name, own, y, hidden, events = [] }) => {
+function described({ title, unit, lines, form, x_unit: xUnit, x_label: label, marks = [] }) {
+  const line = ({ name, x, own, y, hidden, events = [] }) => {
     const values = (own ?? y).filter(known);
     if (hidden || !values.length) return [];
+    // A point has both its places, a distribution its percentiles: from nothing to everything they all go.
+    if (form === "scatter") return [x.map((place, i) => `${name} ${brief(y[i])} at ${brief(place)}`).join(", ")];
+    if (form === "cdf") return [`${name} ${[50, 95].map((share) => `${share} % below ${brief(x[y.findIndex((value) => value >= share)])}`).join(", ")} ${xUnit ?? label ?? ""}`.trim()];
     const range = `${name} from ${brief(lowest(values))} to ${brief(highest(values))}`;
     return [range + events.map(({ name: what, at }) => `, ${what} at ${at.slice(0, 8).map(brief).join(", ")}${at.length > 8 ? " and later" : ""} s`).join("")];
   };

@@ -84,7 +84,7 @@ function keepView() {
   if (location.hash === "#probe") return;
   const names = [...state.hidden].map((cc) => data.controllers[cc]);
   const words = viewText({
-    trace: state.group ? group().name : null, seed: state.seed === firstSeedOf(group()) ? null : state.seed, window: state.chosenWindow,
+    embed: new URLSearchParams(location.hash.slice(1)).get("embed"), trace: state.group ? group().name : null, seed: state.seed === firstSeedOf(group()) ? null : state.seed, window: state.chosenWindow,
     delay: state.quantile === "p95" ? null : state.quantile, cdf: state.delayOf === "queue" ? null : state.delayOf, figure: state.figure === "p95" ? null : state.figure,
     inside: state.inside === WINDOW ? null : state.inside, only: data.controllers[state.only] ?? state.only, hide: names.length ? JSON.stringify(names) : null,
     zoom: state.zoom ? state.zoom.map((at) => +at.toPrecision(5)).join(",") : null, sort: state.sort ? `${state.sort.key},${state.sort.rising}` : null, all: state.allTraces ? 1 : null, paired: known(state.pairedWith) ? data.controllers[state.pairedWith] : null,
@@ -137,7 +137,7 @@ function saveFigures(ending) {
 
 /** Files of a chart over time, beside its heading. */
 function offerChart(where, plot) {
-  offerFiles(headOf(where), () => shownBy(plots.find((each) => each.root.parentElement === where) ?? plot));
+  offerFiles(headOf(where), (size) => shownBy(plots.find((each) => each.root.parentElement === where) ?? plot, size));
 }
 
 // ---- events ----
@@ -182,6 +182,7 @@ function startComparison() {
   // What is folded has no width to be drawn in.
   one("#profiles details").addEventListener("toggle", (event) => event.target.open && refresh());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
+  for (const when of ["beforeprint", "afterprint"]) window.addEventListener(when, () => matchMedia("(prefers-color-scheme: dark)").matches && refresh());
   let width = document.documentElement.clientWidth;
   let waiting = 0;
   window.addEventListener("resize", () => {

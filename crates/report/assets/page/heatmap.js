@@ -22,10 +22,10 @@ function heatColour(stops, level) {
 /** Classes of all levels, h0, ... for strokes and f0, ... for fills; paper is white. */
 function heatStyle() {
   const levels = Array.from({ length: HEAT_LEVELS }, (_, level) => level);
-  const declare = (stops) => `:root{${levels.map((level) => `--h${level}:rgb(${heatColour(stops, level).join(",")});`).join("")}}`;
+  const declare = (stops, where = ":root") => `${where}{${levels.map((level) => `--h${level}:rgb(${heatColour(stops, level).join(",")});`).join("")}}`;
   const classes = levels.map((level) => `.h${level}{stroke:var(--h${level})}.f${level}{fill:var(--h${level})}`).join("");
   const { light, dark } = HEAT_COLOURS;
-  return `${declare(light)}@media(prefers-color-scheme:dark){${declare(dark)}}@media print{${declare(light)}}${classes}`;
+  return `${declare(light)}@media(prefers-color-scheme:dark){${declare(dark, ":root:not(.paper)")}}@media print{${declare(light, ":root:root")}}${classes}`;
 }
 
 /** The points of a map: the highest of the cells that fall on one, and by level the stretches [row, column, length] of equal ones. */

@@ -47,6 +47,7 @@ function fillLegend(where, entries, hidden, changed) {
 function swatch(index, form = "lines") {
   const svg = shape("svg", { width: 34, height: 14, viewBox: "0 0 34 14", "aria-hidden": "true" });
   if (form === "hollow") svg.append(shape("circle", { cx: 17, cy: 7, r: 4.5, fill: "none", stroke: colour(index), "stroke-width": 2 }));
+  else if (form === "area") svg.append(shape("rect", { x: 0, y: 2, width: 34, height: 10, class: "area" }));
   else if (form === "bars" || form === "steps") svg.append(shape("rect", { x: 8, y: 1, width: 18, height: 12, fill: colour(index) }));
   else if (form === "lines" || form === "stairs") svg.append(shape("line", { x1: 0, x2: 34, y1: 7, y2: 7, stroke: colour(index), "stroke-width": 2, "stroke-dasharray": look(index).dashes.join(" ") }), markerAt(index, 17, 7, 4.5));
   else svg.append(markerAt(index, 17, 7, 4.5));

@@ -135,6 +135,30 @@ function csv(rows) {
   return rows.map((row) => row.map(cell).join(",") + "\n").join("");
 }
 
+/** Options of `cellpace compare` that the playground has a control for. */
+const PLAYGROUND_FIELDS = ["trace", "cc", "rtt", "queue", "loss", "flows", "duration", "seed", "handover"];
+/** Those that change nothing of what is simulated. */
+const PLAYGROUND_OUTPUTS = ["report", "json", "log", "events", "transfers", "jobs"];
+
+/** What a command simulates for a time, as the playground's address has it; null where the playground cannot do the same. */
+function playgroundFragment(command, duration) {
+  const words = [...command.matchAll(/'([^']*)'|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain);
+  if (words[1] !== "compare") return null;
+  const given = [];
+  for (let at = 2; at < words.length; at++) {
+    const [name, joined] = words[at].replace(/^--/, "").split(/=(.*)/);
+    const value = words[at].includes("=") ? joined : words[++at];
+    if (!words[at] || PLAYGROUND_OUTPUTS.includes(name)) continue;
+    if (!PLAYGROUND_FIELDS.includes(name)) return null;
+    given.push([name, value]);
+  }
+  const traces = given.filter(([name]) => name === "trace").map(([, value]) => value);
+  // One trace, that is in no file.
+  if (traces.length > 1 || traces.some((trace) => /[./]/.test(trace.replace(/^step:.*/, "")))) return null;
+  if (!given.some(([name]) => name === "duration")) given.push(["duration", duration]);
+  return given.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&");
+}
+
 /** The view as it stands in the address of the page, and back. */
 function viewText(view) {
   const pairs = Object.entries(view).filter(([, value]) => known(value) && value !== "");

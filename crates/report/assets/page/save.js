@@ -1,33 +1,72 @@
-// Charts as files: SVG and PNG, drawn by still.js whatever the page shows.
+// Charts as files: SVG and PDF as wide as a column of a paper, and PNG as on the screen, drawn by still.js whatever the page shows.
 
-/** Puts two buttons beside the heading of a chart. `find` gives its title and its drawing as it is now; null: there is none. */
+/** A column of a paper in two columns, and how high a chart is in it, in px: letters are then as large as a caption's. */
+const COLUMN = { width: 340, height: 200 };
+
+/** Puts buttons beside the heading of a chart. `find` gives its title and its drawing as it is now, in a size where one is asked for;
+    null: there is none. */
 function offerFiles(head, find) {
   if (one(".files", head)) return;
-  const button = (ending, make) => {
-    const made = element("button", { type: "button", title: `Save this chart as ${ending.toUpperCase()}` }, ending.toUpperCase());
-    made.addEventListener("click", () => {
-      const found = find();
-      if (found) make(fileText(captioned(found.drawing)), fileName(`${document.title} ${found.title}`, ending));
-    });
+  const button = (ending, what, size, make) => {
+    const made = element("button", { type: "button", title: `Save this chart as ${ending.toUpperCase()}, ${what}` }, ending.toUpperCase());
+    const keep = () => {
+      const found = find(size);
+      if (found) make(captioned(found.drawing), fileName(`${document.title} ${found.title}`, ending));
+    };
+    // A paper is white.
+    made.addEventListener("click", () => size ? inLight(keep) : keep());
     return made;
   };
-  head.append(element("span", { class: "files" }, button("svg", (drawn, name) => save(name, drawn, "image/svg+xml")), button("png", savePng)));
+  head.append(element("span", { class: "files" },
+    button("svg", "as wide as a column", COLUMN, (drawing, name) => save(name, fileText(drawing), "image/svg+xml")),
+    button("pdf", "as wide as a column", COLUMN, printAlone), button("png", "as on the screen", undefined, (drawing, name) => savePng(fileText(drawing), name))));
+}
+
+/** Does something with the colours for a white ground. */
+function inLight(what) {
+  const before = colours;
+  document.documentElement.classList.add("paper");
+  colours = pageColours();
+  what();
+  document.documentElement.classList.remove("paper");
+  colours = before;
+}
+
+/** Has the browser print nothing but a drawing, on paper of its size. */
+function printAlone(drawing, name) {
+  const [, , width, height] = drawing.getAttribute("viewBox").split(" ").map(Number);
+  Object.entries({ width, height }).forEach(([side, length]) => drawing.setAttribute(side, length));
+  const sheet = element("div", { id: "sheet" }, element("style", {}, `@page { size: ${width}px ${height + 1}px; margin: 0; }`), drawing);
+  const title = document.title;
+  document.title = name.replace(/\.pdf$/, "");
+  document.documentElement.classList.add("one-sheet");
+  document.body.append(sheet);
+  const clean = () => {
+    if (!sheet.isConnected) return;
+    sheet.remove();
+    document.title = title;
+    document.documentElement.classList.remove("one-sheet");
+  };
+  window.addEventListener("afterprint", clean, { once: true });
+  window.print();
+  // Where printing does not hold the page up and says nothing at its end.
+  setTimeout(clean, 1000);
 }
 
 /** A chart as a drawing of its own. */
 const drawingOf = (chart, size) => ({ title: chart.title, drawing: chartSvg(chart, { ...size, isFile: true }) });
 
-/** What a plot shows now: zoomed as it is, in its size. */
-function shownBy(plot) {
+/** What a plot shows now: zoomed as it is, in its size unless another is asked for. */
+function shownBy(plot, size = plot && { width: plot.width, height: plot.height }) {
   if (!plot) return null;
   const { min, max } = plot.scales.x;
-  return drawingOf(plot.chart.names ? plot.chart : { ...plot.chart, x_range: [min, max] }, { width: plot.width, height: plot.height });
+  return drawingOf(plot.chart.names ? plot.chart : { ...plot.chart, x_range: [min, max] }, size);
 }
 
 /** The conditions as the page has them, in a line. */
 const conditionsInWords = () => [...document.querySelectorAll("#conditions div")].map((pair) => [...pair.children].map((part) => part.textContent).join(" ")).join(", ");
 
-const CAPTION = 18; // px
+const CAPTION = 15; // px a line
 
 /** A drawing with the conditions below it: whoever has the file alone has them, too. */
 function captioned(drawing) {
@@ -35,9 +74,11 @@ function captioned(drawing) {
   if (!words) return drawing;
   const copy = drawing.cloneNode(true);
   const [x, y, width, height] = drawing.getAttribute("viewBox").split(" ").map(Number);
-  copy.setAttribute("viewBox", [x, y, width, height + CAPTION].join(" "));
-  if (copy.hasAttribute("height")) copy.setAttribute("height", Number(copy.getAttribute("height")) * (height + CAPTION) / height);
-  copy.append(text(x + 6, y + height + 12, shortened(words, Math.floor(width / 6.5)), { class: "caption" }));
+  const lines = wrapped(words, width - 12, 8);
+  const whole = height + CAPTION * lines.length + 4;
+  copy.setAttribute("viewBox", [x, y, width, whole].join(" "));
+  if (copy.hasAttribute("height")) copy.setAttribute("height", Number(copy.getAttribute("height")) * whole / height);
+  copy.append(...lines.map((line, at) => text(x + 6, y + height + CAPTION * at + 12, line, { class: "caption" })));
   return copy;
 }
 

@@ -19,7 +19,7 @@ function drawScatter() {
   const label = width < 480 ? SMALL_LABEL : "← more  95th percentile of the queue delay [ms, log scale]  less →";
   where.replaceChildren(chartSvg({ ...chart, x_label: label }, { width, height: Math.round(Math.min(460, Math.max(330, width * 0.46))) }));
   drawPanels();
-  offerFiles(one("#scatter .head"), () => drawingOfScatter({ width: 860, height: 460 }));
+  offerFiles(one("#scatter .head"), (size) => drawingOfScatter(size ?? { width: 860, height: 460 }));
 }
 
 /** One point alone says nothing that the table does not. */

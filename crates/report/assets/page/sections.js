@@ -9,6 +9,10 @@
   looks = looksFor(names, all);
   const home = document.getElementById("sections");
 
+  /** Words that have a colour. */
+  const VERDICTS = new Set(["pass", "fail"]);
+  /** A table of more rows is searched and sorted. */
+  const LONG_TABLE = 20;
   const note = (text) => text ? [element("p", { class: "note" }, text)] : [];
   const facts = (pairs) => pairs.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)));
   const head = (level, title, unit) => element("div", { class: "head" }, element(level, {}, title, ...(unit ? [element("small", {}, unit)] : [])));
@@ -31,8 +35,11 @@
     const tables = section.tables.map(table);
     section.rows = tables.flatMap((each) => [...each.querySelectorAll("tbody tr")]);
     const shown = section.folds_tables ? [element("details", { class: "tables" }, element("summary", {}, "Tables"), ...tables)] : tables;
-    return [...choiceOfResults(section), ...charts(section), ...maps, ...shown];
+    section.sequence = section.sequences ? sequencePart(section.sequences, hasLineOf(section)) : null;
+    return [...choiceOfResults(section), ...charts(section), ...(section.sequence ? [section.sequence.section] : []), ...maps, ...shown];
   }
+
+  const hasLineOf = ({ charts: all, sequences }) => all.some(({ lines }) => lines.some((line) => sequences.some(({ name }) => name === line.name)));
 
   /** Which of the results that stand side by side are shown. */
   function choiceOfResults(section) {
@@ -74,7 +81,8 @@
   function chartPlace(chart, section, group) {
     const place = element("div", { class: "chart-place" });
     // A line keeps its look when others are hidden.
-    chart.lines = chart.lines.map((line, at) => ({ ...line, look: line.look ?? at }));
+    const places = sums(chart.lines.map((line) => line.area ? 0 : 1));
+    chart.lines = chart.lines.map((line, at) => ({ ...line, look: line.look ?? Math.max(0, places[at] - 1) }));
     Object.assign(place, { chart, section, group });
     group.places.push(place);
     const own = !group.legend && chart.lines.length > 1 ? [group.legend = element("div", { class: "legend", role: "group", "aria-label": "Lines shown" })] : [];
@@ -97,18 +105,65 @@
   function table({ title, header, rows, links = [], note: text }) {
     const isNumber = (column) => rows.every((row) => /^([-–]|$|[-+]?[\d.,]+([eE][-+]?\d+)?( ?[%A-Za-zµ/]+)?( \*)?$)/.test(row[column] ?? ""));
     const classes = header.map((_, column) => column > 0 && isNumber(column) ? {} : { class: "word" });
-    const looks = (cell, column) => cell.length > 28 ? { class: "word long" } : classes[column];
+    const looks = (cell, column) => VERDICTS.has(cell) ? { class: `word ${cell}` } : cell.length > 28 ? { class: "word long" } : classes[column];
     const cells = (name, row, address) => element("tr", {}, ...row.map((cell, column) => element(name, { ...looks(cell, column), ...(name === "td" ? { "data-name": header[column] } : {}) }, !column && address ? link(address, cell) : cell)));
     const shape = header.length > 8 || (rows.flat().some((cell) => cell.length > 28) && header.length > 2) ? "narrow cards" : "narrow";
-    return element("section", {}, head("h3", title), element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title },
-      element("table", { class: shape }, element("thead", {}, cells("th", header)), element("tbody", {}, ...rows.map((row, at) => cells("td", row, links[at]))))), ...note(text));
+    const isLong = rows.length > LONG_TABLE;
+    const made = element("table", { class: shape }, element("thead", {}, cells("th", header)), element("tbody", {}, ...rows.map((row, at) => cells("td", row, links[at]))));
+    const heading = head("h3", title);
+    if (isLong) heading.append(searchOf(made, heading.firstChild, rows.length));
+    if (isLong) sortable(made);
+    return element("section", {}, heading, element("div", { class: isLong ? "scroll tall" : "scroll", tabindex: 0, role: "region", "aria-label": title }, made), ...note(text));
+  }
+
+  /** A field that leaves the rows that hold its words. */
+  function searchOf(made, title, count) {
+    const many = element("small", {}, String(count));
+    title.append(many);
+    const field = element("input", { type: "search", autocomplete: "off", spellcheck: "false" });
+    field.addEventListener("input", () => {
+      const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const rows = [...made.tBodies[0].rows];
+      rows.forEach((row) => { row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word)); });
+      const shown = rows.filter((row) => !row.hidden).length;
+      many.textContent = shown === count ? String(count) : `${shown} of ${count}`;
+    });
+    return element("label", {}, "Search ", field);
+  }
+
+  const UNIT_SIZES = { B: 1, kB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12 };
+
+  /** What a cell is sorted by: its number with its unit, or its words. */
+  function sortKey(words) {
+    const found = /^([-+]?[\d.]+(?:[eE][-+]?\d+)?)(?: (B|kB|MB|GB|TB|%|\*))?$/.exec(words);
+    return found ? Number(found[1]) * (UNIT_SIZES[found[2]] ?? 1) : words;
+  }
+
+  /** Headings sort by their column, the largest first, then the other way round. */
+  function sortable(made) {
+    const headings = [...made.tHead.rows[0].cells];
+    headings.forEach((cell, column) => {
+      const button = element("button", { type: "button" }, cell.textContent);
+      cell.replaceChildren(button);
+      cell.setAttribute("scope", "col");
+      button.addEventListener("click", () => {
+        const isRising = cell.getAttribute("aria-sort") === "descending";
+        headings.forEach((other) => other.removeAttribute("aria-sort"));
+        cell.setAttribute("aria-sort", isRising ? "ascending" : "descending");
+        const keyed = [...made.tBodies[0].rows].map((row) => [sortKey(row.cells[column]?.textContent ?? ""), row]);
+        const order = ([a], [b]) => typeof a === "number" && typeof b === "number" ? a - b : (typeof a === "string") - (typeof b === "string") || String(a).localeCompare(String(b), undefined, { numeric: true });
+        keyed.sort((a, b) => isRising ? order(a, b) : order(b, a));
+        made.tBodies[0].append(...keyed.map(([, row]) => row));
+      });
+    });
   }
 
   function drawAll() {
     colours = pageColours();
-    const places = [...home.querySelectorAll(".chart-place")];
+    const places = [...home.querySelectorAll(".chart-place:not(.sequence)")];
     places.forEach((place) => { place.plot?.destroy(); draw(place); });
-    told.charts = places.length;
+    sections.forEach((section) => section.sequence?.draw());
+    told.charts = home.querySelectorAll(".chart-place").length;
   }
 
   function draw(place) {
@@ -116,14 +171,33 @@
     const isCompared = (line) => !section.hidden.has(line.result ?? 0);
     const lines = chart.lines.map((line, index) => ({ ...line, hidden: hides.has(index) || !isCompared(line) }));
     const redraw = () => places.forEach((each) => { each.plot.destroy(); draw(each); });
-    const entry = (line, index) => [line.look, line.name, { key: index, form: line.hollow ? "hollow" : chart.names ? "bars" : chart.form }];
+    const entry = (line, index) => [line.look, line.name, { key: index, form: line.hollow ? "hollow" : line.area ? "area" : chart.names ? "bars" : chart.form }];
     if (legend && place === places[0]) fillLegend(legend, lines.map(entry).filter((_, at) => isCompared(lines[at])), hides, redraw);
-    drawChart(place, { ...chart, lines }, chart.names ? {} : { sync: `${section.title} ${chart.x_label}` });
-    offerFiles(one(".head", place.closest("section")), () => shownBy(place.plot));
+    const plot = drawChart(place, { ...chart, lines }, chart.names ? {} : { sync: `${section.title} ${chart.x_label}` });
+    if (section.sequence) plot.over.addEventListener("click", () => openSequence(section, plot));
+    offerFiles(one(".head", place.closest("section")), (size) => shownBy(place.plot, size));
+  }
+
+  /** The sequence of the flow whose line is nearest to the cursor. */
+  function openSequence({ sequence }, plot) {
+    const { idx, left, top } = plot.cursor;
+    if (!known(idx)) return;
+    const away = plot.chart.lines.map(({ name, hidden }, k) => {
+      const value = plot.data[k + 1][idx];
+      return { name, far: hidden || !known(value) ? Infinity : Math.abs(plot.valToPos(value, "y") - top) };
+    });
+    const nearest = away.sort((a, b) => a.far - b.far)[0];
+    if (nearest.far < 40) sequence.open(nearest.name, plot.posToVal(left, "x"));
   }
 
   // Paper has no way to open them.
   window.addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((each) => { each.open = true; }));
+  // Charts are drawn in colours, which paper has others of than a dark screen.
+  const drawFor = (isPaper) => { document.documentElement.classList.toggle("paper", isPaper); drawAll(); };
+  if (matchMedia("(prefers-color-scheme: dark)").matches) {
+    window.addEventListener("beforeprint", () => drawFor(true));
+    window.addEventListener("afterprint", () => drawFor(false));
+  }
   if (sections.some((section) => section.maps.length)) document.head.append(element("style", {}, heatStyle()));
   home.append(...sections.map(part));
   if (sections[0]?.first) one("#comparison").before(home);
@@ -136,6 +210,7 @@
     place.hidden = false;
   }
   document.getElementById("made-by").append(...facts(madeBy));
+  showEmbedded();
   drawAll();
   if (told.charts) offerCard();
   let width = home.clientWidth;

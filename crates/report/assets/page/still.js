@@ -10,7 +10,8 @@ let frames = 0;
 function chartSvg(chart, { width, height, isSmall = false, isFile = false }) {
   const lines = chart.lines.map((line, at) => ({ ...line, look: line.look ?? at })).filter((line) => !line.hidden);
   const legend = isFile && chart.form !== "scatter" ? lines.filter((line) => line.name) : [];
-  const columns = Math.max(1, Math.floor(width / 230));
+  const keyWidth = width < 460 ? width / 2 - 20 : 230;
+  const columns = Math.max(1, Math.floor(width / keyWidth));
   const head = isFile ? 30 + 18 * Math.ceil(legend.length / columns) : isSmall ? 14 : 4;
   const frame = frameOf({ ...chart, lines }, { width, top: head + 10, bottom: head * isFile + height, isSmall });
   const whole = height + head * isFile;
@@ -20,7 +21,7 @@ function chartSvg(chart, { width, height, isSmall = false, isFile = false }) {
   if (isSmall) svg.append(text(2, 12, shortened(chart.title, Math.floor(width / 7)), { class: "title" }), text(frame.right, 12, chart.form === "scatter" ? "" : chart.unit, { "text-anchor": "end" }));
   if (isFile) {
     svg.append(text(frame.left, 18, [chart.title, chart.unit].filter(Boolean).join(", "), { class: "title" }));
-    legend.forEach((line, at) => drawKey(svg, chart, line, frame.left + (at % columns) * 230, 40 + 18 * Math.floor(at / columns)));
+    legend.forEach((line, at) => drawKey(svg, chart, line, (width < 460 ? 10 : frame.left) + (at % columns) * keyWidth, 40 + 18 * Math.floor(at / columns), keyWidth));
   }
   const inside = shape("g", { "clip-path": `url(#frame-${++frames})` });
   svg.append(shape("clipPath", { id: `frame-${frames}` }), inside);
@@ -28,7 +29,7 @@ function chartSvg(chart, { width, height, isSmall = false, isFile = false }) {
   svg.lastChild.previousSibling.append(shape("rect", { x: frame.left - 6, y: frame.top - 6, width: frame.right - frame.left + 12, height: frame.bottom - frame.top + 12 }));
   const taken = isSmall ? [] : [{ x: frame.right - 74, y: frame.top + 2, w: 74, h: 26 }];
   const marks = lines.map((line) => ({ look: line.look, x: frame.x(line.x[0]), y: frame.y(line.y[0]) }));
-  if (chart.form === "scatter") drawScatterMarks(inside, lines, frame, isSmall, taken);
+  if (chart.form === "scatter") drawScatterMarks(inside, { ...chart, lines }, frame, isSmall, taken);
   else lines.forEach((line) => inside.append(...shapesOf(chart, line, frame)));
   for (const { at, words } of chart.marks ?? []) drawTime(inside, frame, at, words);
   for (const line of lines) for (const event of line.events ?? []) drawEvent(inside, frame, line, event);
@@ -68,11 +69,11 @@ function drawAxes(svg, chart, { left, right, top, bottom, xTicks, yTicks, x, y }
 }
 
 /** What stands for a line in the legend of a file. */
-function drawKey(svg, chart, line, x, y) {
+function drawKey(svg, chart, line, x, y, room) {
   const form = { cdf: "lines", stack: "bars" }[chart.form] ?? chart.form;
   const key = line.area ? shape("rect", { x, y: y - 10, width: 34, height: 12, class: "area" }) : swatch(line.look, line.hollow ? "hollow" : chart.names ? "bars" : form);
   if (!line.area) Object.entries({ x, y: y - 11 }).forEach(([name, value]) => key.setAttribute(name, value));
-  svg.append(key, text(x + 42, y, shortened(line.name, 26), {}));
+  svg.append(key, text(x + 42, y, shortened(line.name, Math.floor((room - 46) / 7)), {}));
 }
 
 /** A line in its form. What has no place, and `null`, is a gap. */
@@ -110,14 +111,19 @@ function shapesOf(chart, line, frame) {
 }
 
 /** Marks with whiskers to the ends of their intervals, single values, and the line through those that no other beats. */
-function drawScatterMarks(svg, lines, { x, y }, isSmall, taken) {
+function drawScatterMarks(svg, { lines, unit }, { x, y }, isSmall, taken) {
   const front = frontier(lines.map((line) => ({ x: line.x[0], y: line.y[0] })));
   if (front.length > 1 && !lines.some((line) => line.x.length > 1)) svg.append(shape("path", { class: "frontier", d: "M" + front.map((mark) => `${x(mark.x).toFixed(1)} ${y(mark.y).toFixed(1)}`).join("L") }));
   for (const line of lines) for (const [place, value] of isSmall ? [] : line.minor ?? []) svg.append(markerAt(line.look, x(place), y(value), 3, { class: "one" }));
   for (const line of lines) line.x.forEach((place, i) => {
     const [left, up] = [x(place), y(line.y[i])];
     for (const [from, to, low, high] of line.spread ?? []) svg.append(shape("path", { class: "whisker", stroke: colour(line.look), d: `M${x(from)} ${up}H${x(to)}M${left} ${y(low)}V${y(high)}` }));
-    svg.append(markerAt(line.look, left, up, isSmall ? 5 : 7, { class: "point", "data-look": line.look, stroke: colours.ground, "stroke-width": 0.2, ...(line.pale ? { opacity: 0.25 } : {}) }));
+    const mark = markerAt(line.look, left, up, isSmall ? 5 : 7, { class: "point", "data-look": line.look, stroke: colours.ground, "stroke-width": 0.2, ...(line.pale ? { opacity: 0.25 } : {}) });
+    // What a browser shows to whoever points at it.
+    const told = shape("title", {});
+    told.textContent = `${line.name}: ${brief(line.y[i])} ${unit}, at ${brief(place)} ms`;
+    mark.append(told);
+    svg.append(mark);
     taken.push({ x: left - 8, y: up - 8, w: 16, h: 16 });
   });
 }

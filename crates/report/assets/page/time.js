@@ -44,7 +44,7 @@ function capacityOf(timed) {
 }
 
 /** Draws `lines` over time and tells how many show something. */
-function timeChart(section, where, lines, { unit, log = false, least = LEAST_DELAY, capacity = null, stacked = false, top = null, marks = [], merged }) {
+function timeChart(section, where, lines, { unit, log = false, least = LEAST_DELAY, capacity = null, stacked = false, bands = [], top = null, marks = [], merged }) {
   // Flows have a table, too, which stays.
   if (section === "#flows") where.hidden = where.previousElementSibling.hidden = !lines.length;
   else one(section).hidden = !lines.length;
@@ -55,11 +55,11 @@ function timeChart(section, where, lines, { unit, log = false, least = LEAST_DEL
   // The tip tells what each has, not the sums that are drawn.
   const own = lines.map((line) => floor(block(line, state.window, steps, merged)));
   const columns = stacked ? stack(own) : own;
-  const drawn = lines.map((line, i) => ({ ...line, x, y: columns[i], own: own[i], pale: isPale(line.look), strong: highlighted() === line.look && !state.drawsFlows }));
+  const drawn = lines.map((line, i) => ({ ...line, x, y: columns[i], own: own[i], pale: line.isEdge || isPale(line.look), strong: highlighted() === line.look && !state.drawsFlows }));
   const area = capacity ? [{ name: "capacity", area: true, x, y: block(capacity, state.window, steps, mean) }] : [];
   const chart = {
     title: titleOf(where) + seedWords(", "), unit, lines: [...area, ...drawn], log_y: log, least, x_unit: "s", x_range: [0, state.end],
-    y_range: top && [0, top], form: stacked ? "stack" : "lines", marks: [...marks, ...handoversShown()],
+    y_range: top && [0, top], form: stacked ? "stack" : "lines", bands: bands.map((pair) => pair.map((at) => at + area.length)), marks: [...marks, ...handoversShown()],
   };
   const plot = drawChart(where, chart, { sync: "time", zoom: state.zoom, onZoom: zoomed, onReset: zoomOut });
   plot.section = section;

@@ -10,8 +10,10 @@ use cellpace_measure::{Collector, Figures, FlowSpan, MeasuredWindow, Series};
 use cellpace_path::{DropReason, Fate, Packet, PacketRecord};
 use serde_json::{Value, json};
 
+use super::sequence::{MAX_POINTS, SequenceTaker};
 use super::{Objects, Stored};
 use crate::ReportError;
+use crate::sequence::flow_name;
 
 /// Runs of a log; more are no page.
 const MAX_RUNS: usize = 1_000;
@@ -38,8 +40,9 @@ pub(super) fn runs(stored: &Stored<'_>) -> Objects {
     if found.runs.is_empty() {
         return Err(stored.wrong(&"a packet log without packets"));
     }
+    let points = MAX_POINTS / found.runs.len();
     let mut measured: BTreeMap<u32, MeasuredRun> =
-        found.runs.iter().map(|(number, run)| (*number, MeasuredRun::new(run))).collect();
+        found.runs.iter().map(|(number, run)| (*number, MeasuredRun::new(run, points))).collect();
     each(stored, |row| {
         let run = found.runs.get(&row.run).zip(measured.get_mut(&row.run));
         if let Some((found, run)) = run {
@@ -165,6 +168,12 @@ struct FoundFlow {
     last: Time,
 }
 
+impl FoundFlow {
+    fn name(&self) -> String {
+        flow_name(self.number, &self.cc)
+    }
+}
+
 impl Found {
     fn see(&mut self, stored: &Stored<'_>, row: &PacketRow<'_>) -> Result<(), ReportError> {
         if !self.runs.contains_key(&row.run) && self.runs.len() >= MAX_RUNS {
@@ -224,10 +233,12 @@ struct MeasuredRun {
     bin: Span,
     dropped: [u64; DROPS.len()],
     lost: Vec<u32>,
+    sequences: SequenceTaker,
 }
 
 impl MeasuredRun {
-    fn new(run: &FoundRun) -> Self {
+    /// `points`: packets that a page may draw of it.
+    fn new(run: &FoundRun, points: usize) -> Self {
         let window = run.window();
         let width = window.end.as_nanos().div_ceil(MAX_BINS);
         let bin = MIN_BIN.max(Span::from_nanos(width));
@@ -243,6 +254,7 @@ impl MeasuredRun {
             bin,
             dropped: [0; DROPS.len()],
             lost: vec![0; bins as usize],
+            sequences: SequenceTaker::new(run.flows.len().min(MAX_DRAWN_FLOWS), points),
         }
     }
 
@@ -256,11 +268,13 @@ impl MeasuredRun {
                 *lost += 1;
             }
         }
+        self.sequences.record(&record, place);
         self.collector.record(&record);
     }
 
     fn object(self, number: u32, run: &FoundRun) -> Value {
         let (window, lost) = (run.window(), self.lost);
+        let sequences = self.sequences.finish(run.flows.iter().map(FoundFlow::name));
         // What the link offered stands in no packet.
         let (figures, series) = self.collector.finish(0);
         let dropped = DROPS.iter().zip(self.dropped).filter(|(_, count)| *count > 0);
@@ -280,6 +294,7 @@ impl MeasuredRun {
             "jain": figures.jain,
             "per_flow": flows(&figures, run),
             "series": series_object(&series, &lost, run),
+            "sequences": sequences,
         })
     }
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::number::{bytes, short, time};
-use crate::section::{Chart, Line, MadeBy, PageTable, Section};
+use crate::section::{Chart, Form, Line, MadeBy, PageTable, Section};
 
 use super::connection_samples::{ConnectionSamples, SampledFigure};
 
@@ -164,7 +164,7 @@ fn sentence(connections: &[LoggedConnection]) -> String {
 }
 
 /// Connections that are listed; the charts have all.
-const MAX_LISTED: usize = 500;
+const MAX_LISTED: usize = 2_000;
 
 fn table(connections: &[LoggedConnection]) -> PageTable {
     let ms = |value: Option<f64>| value.map_or("–".to_owned(), short);
@@ -246,30 +246,37 @@ fn charts_over_time(connections: &[LoggedConnection]) -> Vec<Chart> {
     ]
 }
 
+/// How the connections differ: a distribution of each figure.
 fn charts_of_all(connections: &[LoggedConnection]) -> Vec<Chart> {
-    // One bar says nothing that the table does not.
+    // One connection says nothing that the table does not.
     if connections.len() < 2 {
         return Vec::new();
     }
-    let line = |name: &str, value: fn(&LoggedConnection) -> Option<f64>| Line {
-        name: name.to_owned(),
-        x: (1..=connections.len()).map(|number| number as f64).collect(),
-        y: connections.iter().map(|c| value(c).unwrap_or(f64::NAN) as f32).collect(),
-        ..Line::default()
+    let line = |name: &str, value: fn(&LoggedConnection) -> Option<f64>| {
+        let mut x: Vec<f64> =
+            connections.iter().filter_map(value).filter(|x| x.is_finite()).collect();
+        x.sort_by(f64::total_cmp);
+        let count = x.len() as f32;
+        let y = (1..=x.len()).map(|place| 100.0 * place as f32 / count).collect();
+        Line { name: name.to_owned(), x, y, ..Line::default() }
     };
     let chart = |title: &str, unit: &str, lines| Chart {
         title: title.to_owned(),
-        unit: unit.to_owned(),
-        x_label: "connections in the order of their end".to_owned(),
+        unit: "% of the connections below".to_owned(),
+        x_label: unit.to_owned(),
         lines,
+        form: Form::Stairs,
+        log_x: true,
+        y_range: Some([0.0, 100.0]),
         ..Chart::default()
     };
     vec![
-        chart("Rate of each connection", "Mbit/s", vec![line("rate", |c| Some(c.mbps()))]),
+        chart("Rate of the connections", "Mbit/s", vec![line("rate", |c| Some(c.mbps()))]),
         chart(
-            "RTT of each connection",
+            "RTT of the connections",
             "ms",
             vec![line("smoothed", |c| c.rtt_ms), line("least", |c| c.min_rtt_ms)],
         ),
+        chart("Duration of the connections", "s", vec![line("duration", |c| Some(c.duration_s))]),
     ]
 }

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::number::{percent, short, time};
 use crate::section::{Chart, Line, PageTable, Section};
+use crate::sequence::{PacketSequence, flow_name};
 
 #[derive(Deserialize)]
 pub(crate) struct PacketRun {
@@ -23,6 +24,8 @@ pub(crate) struct PacketRun {
     dropped: BTreeMap<String, u64>,
     per_flow: Vec<LoggedFlow>,
     series: PacketSeries,
+    #[serde(default)]
+    sequences: Vec<PacketSequence>,
 }
 
 #[derive(Deserialize)]
@@ -66,8 +69,22 @@ pub(crate) fn section(runs: &[PacketRun]) -> Section {
         facts: facts(runs),
         charts: charts(runs),
         tables: vec![table(runs)],
+        sequences: sequences(runs),
         ..Section::default()
     }
+}
+
+/// The packets of each flow; of several runs the names say of which.
+fn sequences(runs: &[PacketRun]) -> Vec<PacketSequence> {
+    let named = |run: &PacketRun, sequence: &PacketSequence| match runs {
+        [_] => sequence.clone(),
+        _ => PacketSequence {
+            name: format!("run {}, {}", run.run, sequence.name),
+            ..sequence.clone()
+        },
+    };
+    let all = runs.iter().flat_map(|run| run.sequences.iter().map(move |of| named(run, of)));
+    all.filter(|sequence| sequence.sent.len() > 1).collect()
 }
 
 fn sentence(runs: &[PacketRun]) -> String {
@@ -187,10 +204,7 @@ fn distribution(name: String, quantiles: &[f32]) -> Line {
 
 impl LoggedFlow {
     fn name(&self) -> String {
-        match self.number {
-            Some(number) => format!("flow {number}: {}", self.cc),
-            None => "all others".to_owned(),
-        }
+        flow_name(self.number, &self.cc)
     }
 }
 

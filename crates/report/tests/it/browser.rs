@@ -186,8 +186,16 @@ fn every_page() -> Vec<(&'static str, String)> {
         ("recv", of(&transfer.replace("\"role\": \"send\"", "\"role\": \"recv\""))),
         ("proxy", of(&run.replace("cellpace.run/1", "cellpace.proxy/1"))),
         ("claims", of(include_str!("browser/claims.json"))),
+        ("transfers", html(&figures::transfers())),
+        ("videos", html(&figures::videos())),
+        ("many", html(&figures::many())),
+        ("link", html(&figures::link())),
+        ("plan", of(&figures::sweep())),
+        ("experiment", of(&figures::experiment())),
     ];
     pages.extend(others);
+    #[cfg(feature = "parquet")]
+    pages.push(("packets", page(&[figures::packets(2_000)]).unwrap()));
     pages
 }
 
@@ -208,6 +216,7 @@ fn everything_that_a_reader_can_do_works_on_every_page() {
         for (look, seen) in [
             ("1280 px, light", browser.open_page(&format!("do-{name}"), &page, &[])),
             ("1280 px, dark", browser.open_page(&format!("do-{name}-dark"), &page, &dark)),
+            ("820 px", browser.open_page_framed(&format!("do-{name}-tablet"), &page, 820)),
             ("400 px", browser.open_page_framed(&format!("do-{name}-phone"), &page, 400)),
         ] {
             let did = &seen["did"];
@@ -218,12 +227,13 @@ fn everything_that_a_reader_can_do_works_on_every_page() {
             assert!(did["wide"].as_i64().unwrap() <= 0, "{name}, {look}: {did}");
             let plots = did["plots"].as_u64().unwrap();
             assert_eq!(did["tips"], plots, "{name}, {look}: each chart reads its values");
+            assert_eq!(did["spoken"], plots, "{name}, {look}: arrow keys say the values");
             let still = did["bars"].as_u64().unwrap_or(0);
             assert_eq!(did["zooms"], plots - still, "{name}, {look}: what has an axis is zoomed");
             // Each file twice, and those that are no canvas have theirs, too.
             let saved = |ending: &str| did["files"][ending].as_u64().unwrap_or(0);
             assert!(
-                saved("svg") >= 2 * plots && saved("png") >= 2 * plots,
+                ["svg", "png", "pdf"].iter().all(|ending| saved(ending) >= 2 * plots),
                 "{name}, {look}: {did}"
             );
         }
@@ -257,7 +267,7 @@ fn kinds() -> [(&'static str, String, [u64; 3]); 6] {
     table["pictures"] = vec![map].into();
     [
         ("transfer", include_str!("browser/transfer.json").to_owned(), [4, 1, 0]),
-        ("run", include_str!("browser/run.json").to_owned(), [2, 1, 0]),
+        ("run", include_str!("browser/run.json").to_owned(), [3, 1, 0]),
         ("attach", include_str!("browser/attach.json").to_owned(), [0, 1, 0]),
         ("probe", include_str!("browser/probe.json").to_owned(), [5, 4, 0]),
         ("table", table.to_string(), [0, 2, 1]),
@@ -376,6 +386,54 @@ fn an_address_shows_the_view_that_it_names() {
     let seen = browser.outcome("view", &dom, "data-cellpace=\"");
     assert_eq!((&seen["drawn"]["throughput"], &seen["drawn"]["cdf"]), (&1.into(), &1.into()));
     assert!(dom.contains("<dd>second &amp; last</dd>"), "the other trace is shown");
+}
+
+#[test]
+fn a_part_of_a_page_stands_alone_in_a_frame_and_prints_as_wide_as_a_column() {
+    let Some(browser) = Browser::find() else { return };
+    let mut comparison = example::large("city-drive.down", 6, 1, 60);
+    comparison.runs.iter_mut().for_each(|run| run.queue = "droptail:1000packets".to_owned());
+    let script = "setTimeout(() => { \
+        const seen = (part) => part.getClientRects().length > 0; \
+        cellpace.parts = [...document.querySelectorAll('main section')].filter(seen).map((part) => part.id || part.textContent.slice(0, 30)); \
+        cellpace.alert = document.querySelector('[role=alert]')?.textContent; \
+        window.print = () => { cellpace.sheet = { width: document.querySelector('#sheet svg').getAttribute('width'), \
+            words: document.querySelector('#sheet').textContent, title: document.title }; }; \
+        document.querySelectorAll('#cdf .files button')[1].click(); \
+        document.documentElement.dataset.cellpace = JSON.stringify(cellpace); }, 60);";
+    let page = with_script(&html(&comparison), script);
+    let file = browser.write("embedded", &page);
+    let open = |name: &str, view: &str| {
+        let dom = browser.dump(name, &format!("file://{}{view}", file.display()), &[]);
+        browser.outcome(name, &dom, "data-cellpace=\"")
+    };
+    for view in ["#embed=cdf", "?embed=cdf", "#embed=cdf&cdf=rtt"] {
+        assert_eq!(open("embedded", view)["parts"], serde_json::json!(["cdf"]), "{view}");
+    }
+    let all = open("whole", "");
+    assert!(all["parts"].as_array().unwrap().len() > 4, "{all}");
+    let sheet = &all["sheet"];
+    assert_eq!(sheet["width"], "340");
+    let words = sheet["words"].as_str().unwrap();
+    assert!(words.contains("droptail:1000packets") && words.contains("Duration 60 s"), "{words}");
+    assert!(sheet["title"].as_str().unwrap().contains("Distribution"), "{sheet}");
+    let wrong = open("wrong", "#embed=nothing");
+    assert!(wrong["alert"].as_str().unwrap().contains("there are: "), "{wrong}");
+
+    let probe = page_of_probe();
+    let file = browser
+        .write("embedded-probe", &with_script(&probe, &script.replace("#cdf .files", ".files")));
+    let dom = browser.dump(
+        "embedded-probe",
+        &format!("file://{}#embed=one-way-delay", file.display()),
+        &[],
+    );
+    let seen = browser.outcome("embedded-probe", &dom, "data-cellpace=\"");
+    assert_eq!(seen["parts"].as_array().unwrap().len(), 1, "{seen}");
+}
+
+fn page_of_probe() -> String {
+    page(&[Document::read("p.json", include_str!("browser/probe.json")).unwrap()]).unwrap()
 }
 
 /// Rules of WCAG 2.1 AA that machines can check, by axe-core: `AXE_CORE` names its axe.min.js.

@@ -1,6 +1,7 @@
 // Does everything that the page lets a reader do, one after the other: chooses each option, presses each button, points at and
 // drags over each chart. What went wrong is in the page's own list of errors; files that are saved are only counted.
-const done = { options: 0, buttons: 0, files: {}, tips: 0, zooms: 0, plots: 0 };
+const done = { options: 0, buttons: 0, files: {}, tips: 0, spoken: 0, zooms: 0, plots: 0 };
+window.print = () => { done.files.pdf = (done.files.pdf ?? 0) + 1; saved.push(new XMLSerializer().serializeToString(document.querySelector("#sheet svg")).replaceAll(/var\([^)]*\)/g, "")); };
 HTMLAnchorElement.prototype.click = function () {
   if (!this.download) return;
   const ending = this.download.split(".").pop();
@@ -37,6 +38,13 @@ const mouse = (over, type, x) => {
     done.plots++;
     mouse(over(), "mouseenter", 0.4); mouse(over(), "mousemove", 0.4); await rest();
     done.tips += all(".tip").length > 0;
+    const chart = over().closest("[role=application]");
+    chart.focus();
+    document.querySelector("#spoken")?.replaceChildren();
+    for (const key of ["Home", "ArrowRight", "ArrowRight", "ArrowUp"]) chart.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+    for (let i = 0; i < 49 && !document.querySelector("#spoken")?.textContent; i++) chart.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+    done.spoken += document.activeElement === chart && /\d/.test(document.querySelector("#spoken")?.textContent ?? "");
+    chart.blur();
     const place = over().closest(".chart-place");
     const spans = () => (place?.group.places ?? []).map(({ plot }) => plot.scales.x.max - plot.scales.x.min);
     const whole = spans();
@@ -66,6 +74,8 @@ const mouse = (over, type, x) => {
   // With nothing left to show.
   for (let i = 0; i < all("#legend button").length; i++) { all("#legend button")[i].click(); await rest(); }
   await rest(150);
+  // Pictures take real time, of which a busy machine has little.
+  for (let i = 0; i < 200 && (done.files.png ?? 0) < (done.files.svg ?? 0); i++) await rest(20);
   const isOutside = ({ name }) => !/^(data|blob):/.test(name);
   done.requests = performance.getEntriesByType("resource").filter(isOutside).map(({ name }) => name);
   done.wrong = saved.flatMap(wrongs);

@@ -287,8 +287,25 @@ fn flows_that_share_a_link_have_the_same_figures_in_sentence_and_table() {
     assert_eq!(read.table("Results").cell(&apart.runs[0].cc, "Jain"), "–");
 }
 
-/// Both directions of a link.
-fn link() -> Comparison {
+/// Runs of a plan of two RTTs and two queues.
+pub(super) fn sweep() -> String {
+    let rows = ["copa", "cubic"].iter().flat_map(|cc| {
+        ["20ms", "80ms"].iter().flat_map(move |rtt| {
+            ["codel", "droptail"].iter().map(move |queue| {
+                let p95 = if *cc == "copa" { 30.0 } else { 400.0 } + rtt.len() as f64;
+                serde_json::json!({
+                    "schema": "cellpace.runs/1", "cc": cc, "trace": "lte", "seed": 1, "plan_rtt": rtt,
+                    "plan_queue": queue, "throughput_mbps": 5.0, "utilization": 0.8,
+                    "queue_delay_ms_p50": p95 / 2.0, "queue_delay_ms_p95": p95, "packets": 99, "lost": 1,
+                })
+            })
+        })
+    });
+    rows.map(|row| row.to_string() + "\n").collect()
+}
+
+/// Both directions of a link, with two flows of known addresses.
+pub(super) fn link() -> Comparison {
     let mut comparison = consistent(example::large("lte-driving", 1, 1, 20));
     let real = |direction| RealTime {
         direction,
@@ -302,6 +319,20 @@ fn link() -> Comparison {
     };
     let down = &mut comparison.runs[0];
     (down.cc, down.real_time) = ("sh".to_owned(), Some(real(RealTimeDirection::Down)));
+    let flow = down.figures.per_flow[0].clone();
+    down.figures.per_flow =
+        ["TCP 100.64.0.2:5000 - 192.0.2.1:80", "UDP 100.64.0.2:9 - 192.0.2.7:53"]
+            .map(|ends| FlowFigures {
+                addresses: ends.to_owned(),
+                cc: String::new(),
+                ..flow.clone()
+            })
+            .into();
+    down.figures.per_flow[1].throughput_mbps = 1.5;
+    let series = down.series.as_mut().unwrap();
+    let half: Vec<f32> = series.throughput_mbps.iter().map(|rate| rate / 2.0).collect();
+    series.flow_throughput_mbps = vec![half.clone(), half];
+    series.cwnd_packets.clear();
     let mut up = down.clone();
     (up.cc, up.real_time) = ("sh (uplink)".to_owned(), Some(real(RealTimeDirection::Up)));
     up.figures.throughput_mbps *= 0.5;
@@ -317,11 +348,27 @@ fn the_directions_of_a_link_are_told_apart_and_not_compared() {
     let read = browser.read("link", &of(&comparison));
     assert_eq!(read.title, "lte-driving down, lte-driving up: sh");
     let [sentence] = &read.sentences[..] else { panic!("{:?}", read.sentences) };
-    assert!(sentence.starts_with("On lte-driving sh keeps"), "{sentence}");
-    assert!(sentence.contains("On lte-driving (up) sh (uplink) keeps"), "{sentence}");
+    assert!(sentence.starts_with("On lte-driving the 2 flows use 91 %"), "{sentence}");
+    assert!(sentence.contains("On lte-driving (up) the 2 flows use 45 %"), "{sentence}");
+    let least = "flow 2 (UDP 100.64.0.2:9 - 192.0.2.7:53) the least, 1.50 Mbit/s";
+    assert!(sentence.contains(least), "{sentence}");
     assert!(read.labels.is_empty(), "no scatter: {:?}", read.labels);
     assert!(!read.headings.contains(&"Controllers and traces".to_owned()), "{:?}", read.headings);
     check_results(&read, &Comparison::of(vec![comparison.runs[0].clone()]));
+
+    // Flows by address, stacked under the capacity.
+    let flows = read.table("Flows that share");
+    assert_eq!(flows.rows[0][0], "1: TCP 100.64.0.2:5000 - 192.0.2.1:80");
+    let shares = read.chart("Shares");
+    assert_eq!(shares.lines.len(), 2);
+    let is_whole = |chart: &&ReadChart| {
+        chart.title.starts_with("Throughput") && chart.lines.iter().any(|line| line.name == "sh")
+    };
+    let whole = &read.charts.iter().find(is_whole).unwrap().lines[0].y;
+    let close = |(sum, rate): (&Option<f64>, &Option<f64>)| {
+        (sum.unwrap_or(0.0) - rate.unwrap_or(0.0)).abs() < 0.02
+    };
+    assert!(shares.lines[0].y.iter().zip(whole).all(close), "they add up");
 
     // A link without a limit has no capacity of which there could be a share.
     let mut free = link();
@@ -331,14 +378,13 @@ fn the_directions_of_a_link_are_told_apart_and_not_compared() {
     let rate = run.figures.throughput_mbps;
     let read = browser.read("unlimited", &of(&free));
     let sentence = &read.sentences[0];
-    assert!(sentence.contains(&format!("at {rate:.2} Mbit/s")), "{sentence}");
+    assert!(sentence.contains(&format!("get {rate:.2} Mbit/s")), "{sentence}");
     assert!(!sentence.contains("capacity"), "{sentence}");
     assert_eq!(read.table("Results").cell("sh", "Utilization"), "–");
 }
 
-#[test]
-fn transfers_are_told_by_their_times() {
-    let Some(browser) = Browser::find() else { return };
+/// Two controllers, one transfer each.
+pub(super) fn transfers() -> Comparison {
     let mut comparison = consistent(example::large("constant:100mbit", 2, 1, 20));
     for (run, seconds) in comparison.runs.iter_mut().zip([8.9, 29.7]) {
         let begun = Transfer::begun(0, &run.cc, 0, 100_000_000, 0.0);
@@ -346,6 +392,13 @@ fn transfers_are_told_by_their_times() {
         let completion_ms = Some(1000.0 * seconds);
         run.transfers = vec![Transfer { completion_ms, outcome, ..begun }];
     }
+    comparison
+}
+
+#[test]
+fn transfers_are_told_by_their_times() {
+    let Some(browser) = Browser::find() else { return };
+    let comparison = transfers();
     let read = browser.read("transfers", &of(&comparison));
     assert_eq!(
         read.sentences,
@@ -359,9 +412,8 @@ fn transfers_are_told_by_their_times() {
     assert_eq!(read.conditions["Traffic"], "transfers of 100 MB");
 }
 
-#[test]
-fn videos_are_told_by_their_late_frames() {
-    let Some(browser) = Browser::find() else { return };
+/// Two controllers, a video each.
+pub(super) fn videos() -> Comparison {
     let mut comparison = consistent(example::large("lte-driving", 2, 1, 20));
     for (run, (late, freezes)) in comparison.runs.iter_mut().zip([(0.012, 1), (0.43, 9)]) {
         let delay = Summary { p50: 40.0, p95: 80.0, p99: 120.0, max: 300.0, mean: 45.0 };
@@ -380,6 +432,13 @@ fn videos_are_told_by_their_late_frames() {
             rate_change_mbps_per_s: 0.1,
         });
     }
+    comparison
+}
+
+#[test]
+fn videos_are_told_by_their_late_frames() {
+    let Some(browser) = Browser::find() else { return };
+    let comparison = videos();
     let read = browser.read("video", &of(&comparison));
     assert_eq!(
         read.sentences,
@@ -393,15 +452,34 @@ fn videos_are_told_by_their_late_frames() {
     assert_eq!(read.conditions["Traffic"], "video, frames late after 150 ms");
 }
 
-#[test]
-fn many_flows_are_told_by_how_they_share() {
-    let Some(browser) = Browser::find() else { return };
+/// 25 flows of one controller, of 1, 2, ... Mbit/s.
+pub(super) fn many() -> Comparison {
     let mut comparison = consistent(example::large("lte-driving", 1, 25, 20));
     for (at, flow) in comparison.runs[0].figures.per_flow.iter_mut().enumerate() {
         flow.throughput_mbps = 1.0 + at as f64;
     }
+    let series = comparison.runs[0].series.as_mut().unwrap();
+    for (at, flow) in series.flow_throughput_mbps.iter_mut().enumerate() {
+        flow.fill(1.0 + at as f32);
+    }
     comparison.runs[0].path = [("handover".to_owned(), "10s/200ms".to_owned())].into();
+    comparison
+}
+
+#[test]
+fn many_flows_are_told_by_how_they_share() {
+    let Some(browser) = Browser::find() else { return };
+    let comparison = many();
     let read = browser.read("many", &of(&comparison));
+    // Over time as bands, and Jain's index of 1, 2, ..., 25: 325² / (25 · 5525).
+    let over_time: Vec<&ReadChart> =
+        read.charts.iter().filter(|chart| chart.lines.iter().any(|l| l.name == "25 %")).collect();
+    let [bands] = &over_time[..] else { panic!("{:?}", read.charts) };
+    let at = |name: &str| bands.lines.iter().find(|line| line.name == name).unwrap().y[3];
+    assert_eq!([at("5 %"), at("25 %"), at("median")], [Some(2.2), Some(7.0), Some(13.0)]);
+    assert_eq!([at("75 %"), at("95 %")], [Some(19.0), Some(23.8)]);
+    let jain = read.chart("Jain's index").lines[0].y[3].unwrap();
+    assert!((jain - 0.7647).abs() < 1e-3, "{jain}");
     let rates = &read.chart("Rate of the flows").lines[0];
     assert_eq!((rates.x.len(), rates.x[24], rates.y[24]), (25, 25.0, Some(100.0)));
     assert_eq!(read.table("Rates").cell("verus:r=2", "p50"), "13");
@@ -475,13 +553,125 @@ fn connections_say_what_their_json_has() {
             assert_eq!(table.cell(&row, "RTT"), cellpace_report::short(number("rtt_ms")), "{name}");
             total += number("acked_bytes");
         }
+        if connections.len() > 1 {
+            let rates = &read.chart("Rate of the connections").lines[0];
+            assert_eq!((rates.x.len(), rates.y.last()), (connections.len(), Some(&Some(100.0))));
+        }
         let megabytes = cellpace_report::short(total / 1e6);
         assert!(read.sentences[0].contains(&format!("{megabytes} MB")), "{:?}", read.sentences);
     }
 }
 
+/// The log of one run of two flows: every packet takes 50 ms, and every hundredth is lost.
+#[cfg(feature = "parquet")]
+pub(super) fn packets(count: u64) -> Document {
+    use cellpace_base::{Span, Time};
+    use cellpace_path::{DropReason, Fate, Packet, PacketRecord};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.parquet");
+    let mut log = cellpace_report::PacketLog::create(&path).unwrap();
+    for number in 0..count {
+        let sent = Time::ZERO + Span::from_micros(500 * number);
+        let left = sent + Span::from_millis(50);
+        let (flow, cc) = if number % 4 == 3 { (1, "cubic") } else { (0, "copa") };
+        let is_lost = number % 100 == 0;
+        let fate = if is_lost { Fate::Dropped(DropReason::Overflow) } else { Fate::Delivered };
+        let times = Packet::new(number, flow, 1250, sent);
+        let packet = Packet { enqueued_at: sent, dequeued_at: left, departed_at: left, ..times };
+        log.push(0, cc, &PacketRecord { packet, fate }).unwrap();
+    }
+    log.finish().unwrap();
+    Document::read_parquet("log.parquet", &std::fs::File::open(&path).unwrap()).unwrap()
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn packets_of_a_flow_are_drawn_in_their_order_and_opened_from_its_line() {
+    let Some(browser) = Browser::find() else { return };
+    let document = packets(20_000);
+    let read = browser.read("packets", std::slice::from_ref(&document));
+    let chart = read.chart("Time sequence, flow 0: copa");
+    let [sent, arrived] = &chart.lines[..] else { panic!("{chart:?}") };
+    assert_eq!((sent.name.as_str(), arrived.name.as_str()), ("sent", "arrived"));
+    // Three of four packets are of the first flow, and all that are lost, 200.
+    assert_eq!(sent.x.len(), 15_000 - 200);
+    assert_eq!(sent.y.last().unwrap().map(|mb| (mb * 1e3).round()), Some(14_800.0 * 1.25));
+    for (sent, arrived) in sent.x.iter().zip(&arrived.x) {
+        assert!((arrived - sent - 0.05).abs() < 2e-5, "{sent} {arrived}");
+    }
+    // A click on the other flow's line at 5 s.
+    let script = "setTimeout(() => { \
+        const part = [...document.querySelectorAll('main section')].find((part) => part.textContent.startsWith('Throughput of each flow')); \
+        const plot = part.querySelector('.chart-place').plot; const over = plot.over; const box = over.getBoundingClientRect(); \
+        const k = plot.chart.lines.findIndex((line) => line.name === 'flow 1: cubic'); const idx = plot.valToIdx(5); \
+        const at = { bubbles: true, clientX: box.left + plot.valToPos(5, 'x'), clientY: box.top + plot.valToPos(plot.data[k + 1][idx], 'y') }; \
+        for (const type of ['mouseenter', 'mousemove', 'mousedown', 'mouseup', 'click']) over.dispatchEvent(new MouseEvent(type, at)); \
+        setTimeout(() => { const { chart, scales } = document.querySelector('.sequence').plot; \
+        cellpace.opened = { title: chart.title, min: scales.x.min, max: scales.x.max }; \
+        document.documentElement.dataset.cellpace = JSON.stringify(cellpace); }, 50); }, 100);";
+    let page = page(&[document]).unwrap();
+    let file = browser.write("sequence", &with_script(&page, script));
+    let dom = browser.dump("sequence", &format!("file://{}", file.display()), &[]);
+    let seen = browser.outcome("sequence", &dom, "data-cellpace=\"");
+    let opened = &seen["opened"];
+    assert_eq!(opened["title"], "Time sequence, flow 1: cubic");
+    let [min, max] = ["min", "max"].map(|end| opened[end].as_f64().unwrap());
+    assert!(min < 5.0 && max > 5.0 && max - min < 2.0, "{opened}");
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn a_million_packets_are_a_page_that_moves() {
+    let Some(browser) = Browser::find() else { return };
+    let page = page(&[packets(1_000_000)]).unwrap();
+    assert!(page.len() < 1_500_000, "{}", page.len());
+    let script = "setTimeout(() => { const plot = document.querySelector('.sequence').plot; \
+        cellpace.points = plot.chart.lines[0].x.length; cellpace.note = document.querySelector('#sequence .note').textContent; \
+        const begun = performance.now(); \
+        for (let i = 0; i < 10; i++) { plot.setScale('x', { min: i, max: 400 - i }); plot.redraw(); } \
+        cellpace.frameMs = (performance.now() - begun) / 10; \
+        document.documentElement.dataset.cellpace = JSON.stringify(cellpace); }, 100);";
+    let file = browser.write("million", &with_script(&page, script));
+    let dom = browser.dump("million", &format!("file://{}", file.display()), &[]);
+    let seen = browser.outcome("million", &dom, "data-cellpace=\"");
+    println!("a million packets: {} bytes, {} ms a frame", page.len(), seen["frameMs"]);
+    assert!(seen["points"].as_u64().unwrap() > 20_000, "{seen}");
+    assert!(seen["note"].as_str().unwrap().contains("One of 16 packets is drawn"), "{seen}");
+}
+
+#[test]
+fn a_thousand_connections_are_searched_and_sorted() {
+    let Some(browser) = Browser::find() else { return };
+    let first = value(include_str!("run.json")).remove(0);
+    let lines = (1..=1_000).map(|number| {
+        let mut one = first.clone();
+        one["flow"] = number.into();
+        one["peer"] = format!("198.51.100.{}:{}", number % 250, 10_000 + number).into();
+        one["acked_bytes"] = (number * 1_000_000).into();
+        one.to_string() + "\n"
+    });
+    let page = page(&[document("many.jsonl", &lines.collect::<String>())]).unwrap();
+    assert!(page.len() < 1_500_000, "{}", page.len());
+    let script = "setTimeout(() => { const rows = () => [...document.querySelectorAll('.tall tbody tr')].filter((row) => !row.hidden); \
+        const head = (name) => [...document.querySelectorAll('.tall thead th button')].find((button) => button.textContent === name); \
+        head('acknowledged').click(); cellpace.most = rows()[0].cells[0].textContent; \
+        head('acknowledged').click(); cellpace.least = rows()[0].cells[0].textContent; \
+        const field = document.querySelector('input[type=search]'); field.value = ':10777'; field.dispatchEvent(new Event('input')); \
+        cellpace.found = rows().map((row) => row.cells[0].textContent); \
+        cellpace.count = field.closest('.head').querySelector('small').textContent; \
+        document.documentElement.dataset.cellpace = JSON.stringify(cellpace); }, 60);";
+    let file = browser.write("thousand", &with_script(&page, script));
+    let dom = browser.dump("thousand", &format!("file://{}", file.display()), &[]);
+    let seen = browser.outcome("thousand", &dom, "data-cellpace=\"");
+    assert_eq!((&seen["most"], &seen["least"]), (&"1000".into(), &"1".into()));
+    assert_eq!(
+        (&seen["found"], &seen["count"]),
+        (&serde_json::json!(["777"]), &"1 of 1000".into())
+    );
+}
+
 /// Records of 40 slots of two arms.
-fn experiment() -> String {
+pub(super) fn experiment() -> String {
     let mut text = r#"{"schema":"cellpace.experiment/1","experiment":"trial","kind":"start","version":"1","assign":"time","slot_s":600.0,"washout_s":0.0,"share":1.0,"arms":[{"name":"bbr","cc":null,"tcp":"bbr"},{"name":"pace","cc":"pace","tcp":null}]}"#.to_owned();
     for number in 0..400 {
         let (slot, arm) = (number / 10, ["bbr", "pace"][number / 10 % 2]);

@@ -194,6 +194,7 @@ fn run(cc: &str, mbps: f64, utilization: f64, delay: Summary, lost: u64, series:
             jain_seconds: None,
             pings: Vec::new(),
             per_flow: vec![FlowFigures {
+                addresses: String::new(),
                 cc: String::new(),
                 throughput_mbps: mbps,
                 queue_delay_ms: delay,
@@ -222,6 +223,8 @@ fn short_series(mbps: f32, delay: f32) -> Series {
         bin_s: 0.1,
         capacity_mbps: vec![10.0, 10.0, 10.0, 0.0, 10.0],
         throughput_mbps: vec![mbps, mbps, mbps, 0.0, mbps],
+        flow_bands_mbps: Vec::new(),
+        flow_jain: Vec::new(),
         flow_throughput_mbps: vec![vec![mbps, mbps, mbps, 0.0, mbps]],
         queue_delay_p50_ms: vec![0.0, delay, delay, f32::NAN, delay],
         queue_delay_p95_ms: vec![0.0, 2.0 * delay, 2.5 * delay, f32::NAN, 2.0 * delay],

@@ -5,7 +5,7 @@ import test from "node:test";
 
 // The files of the page have no exports: they are one script.
 const source = (name) => readFileSync(new URL(`../../../assets/page/${name}`, import.meta.url), "utf8");
-const names = ["mean", "highest", "median", "brief", "seconds", "linearTicks", "logTicks", "block", "frontier", "quantileAt", "shareBelow", "jainOf", "merits", "ranks", "geometricMean", "csv", "figuresOfBins", "quantilesOfBins", "medianInterval", "viewText", "readView", "placeRange", "valueRange", "placing", "frameOf", "heatGrid", "heatTicks", "heatColour", "labelsWithRoom", "HEAT_COLOURS", "HEAT_LEVELS", "lookPlaces", "looksFor", "OWN_LOOKS"];
+const names = ["mean", "highest", "median", "brief", "seconds", "linearTicks", "logTicks", "block", "frontier", "quantileAt", "shareBelow", "jainOf", "merits", "ranks", "geometricMean", "csv", "figuresOfBins", "quantilesOfBins", "medianInterval", "viewText", "readView", "playgroundFragment", "placeRange", "valueRange", "placing", "frameOf", "heatGrid", "heatTicks", "heatColour", "labelsWithRoom", "HEAT_COLOURS", "HEAT_LEVELS", "lookPlaces", "looksFor", "OWN_LOOKS"];
 const page = new Function(`"use strict"; ${source("numbers.js")} ${source("looks.js")} ${source("plot.js")} ${source("axes.js")} ${source("still.js")} ${source("heatmap.js")}; return { ${names.join(", ")} };`)();
 
 test("means, maxima and medians of nothing are nothing", () => {
@@ -217,4 +217,11 @@ test("no two names on a page look alike, and names that nobody knows come in ord
   assert.deepEqual([places[0], places[4], places[6]], [0, 2, 3]);
   assert.deepEqual(page.lookPlaces(Array(100).fill("cubic"), 56).length, 100);
   assert.deepEqual(page.looksFor(["cubic"], ["a", "b", "c", "d"]), ["c", "a", "b", "d"]);
+});
+
+test("the playground gets what it can simulate, and nothing else", () => {
+  const fragment = (command) => page.playgroundFragment(command, "60s");
+  assert.equal(fragment("cellpace compare --cc copa --cc 'verus:r=2' --rtt=40ms --report a.html"), "cc=copa&cc=verus%3Ar%3D2&rtt=40ms&duration=60s");
+  assert.equal(fragment("cellpace compare --trace step:1.5mbit/5s,3mbit/1s --duration 9s"), "trace=step%3A1.5mbit%2F5s%2C3mbit%2F1s&duration=9s");
+  for (const other of ["", "cellpace sim a.toml", "cellpace compare --repeat 3", "cellpace compare --trace a.down", "cellpace compare --trace lte --trace umts"]) assert.equal(fragment(other), null, other);
 });
