@@ -161,6 +161,7 @@ fn install_by_itself(args: &InstallArgs, _: &str) -> Result<ExitCode, CommandErr
 fn install_by_itself(args: &InstallArgs, cc: &str) -> Result<ExitCode, CommandError> {
     let spec = named("--cc", cellpace_lab::read_controller(cc))?;
     if let Some(native) = NativeController::of(spec.name()) {
+        no_obstacle(&args.name)?;
         return native::install(args, native, &spec);
     }
     match spec.name() {
@@ -201,10 +202,7 @@ fn install(args: &InstallArgs) -> Result<ExitCode, CommandError> {
         Some(name) => DriverAccess::Group(install::group(name).map_err(CommandError::usage)?),
         None => install::group(OUR_GROUP).map_or(DriverAccess::Root, DriverAccess::Group),
     };
-    let obstacles = Facts::find(&args.name).obstacles();
-    if let Some(obstacle) = obstacles.first() {
-        return Err(CommandError::failed(obstacle));
-    }
+    no_obstacle(&args.name)?;
     let options = InstallOptions {
         name: args.name.clone(),
         access,
@@ -249,6 +247,13 @@ fn install(args: &InstallArgs) -> Result<ExitCode, CommandError> {
         print(&unit::persist(&program, None, &arguments(args))?)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Fails with the first reason why this process can install nothing in this kernel.
+#[cfg(feature = "kernel")]
+fn no_obstacle(name: &str) -> Result<(), CommandError> {
+    let obstacles = Facts::find(name).obstacles();
+    obstacles.first().map_or(Ok(()), |obstacle| Err(CommandError::failed(obstacle)))
 }
 
 /// What an installation at the system's start has to say to be the same.

@@ -46,7 +46,11 @@ pub(super) fn install(
         Done::New => "installed",
         Done::Changed => "has these parameters now, for open connections, too",
         Done::Replaced => {
-            move_sockets(name, name).map_err(CommandError::failed)?;
+            move_sockets(name, name).map_err(|error| {
+                CommandError::failed(format!(
+                    "`{name}` is replaced, but open connections go on with the program before: {error}"
+                ))
+            })?;
             "replaced, for open connections of this network namespace, too"
         }
     };

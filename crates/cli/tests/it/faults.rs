@@ -4,6 +4,7 @@
 //! `strace` has the Nth call of a kind fail, N = 1, 2, 3 and so on, until a run is no longer disturbed.
 
 use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::net::UdpSocket;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -11,8 +12,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::program::Folder;
+use crate::kernel_native::{apart, default};
+use crate::kernel_pins::{Place, connection};
+use crate::program::{Folder, eventually};
 use cellpace_base::Random;
+use cellpace_kernel::pins;
+use serde_json::Value;
 
 /// No run takes as long, however slow the machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -160,10 +165,17 @@ fn disturbed(folder: &Folder, fault: (&str, &str), number: u32, args: &str) -> C
 
 /// `cellpace` with these arguments, whose calls of this kind fail as strace's `when` says.
 fn failing(folder: &Folder, (call, error): (&str, &str), when: &str, args: &str) -> Command {
+    traced(folder, call, &format!("{call}:error={error}:when={when}"), args)
+}
+
+/// `cellpace` with these arguments, whose calls of these kinds are written down, and what happens to them.
+fn traced(folder: &Folder, calls: &str, inject: &str, args: &str) -> Command {
     let mut command = Command::new("strace");
     command.args(["-f", "-qq", "-o"]).arg(folder.path("strace"));
-    command.args(["-e", &format!("trace={call}")]);
-    command.args(["-e", &format!("inject={call}:error={error}:when={when}")]);
+    command.args(["-e", &format!("trace={calls}")]);
+    if !inject.is_empty() {
+        command.args(["-e", &format!("inject={inject}")]);
+    }
     command.arg(env!("CARGO_BIN_EXE_cellpace")).args(args.split_whitespace());
     cellpace_testing::configured(command.current_dir(folder.path("")));
     command
@@ -527,4 +539,112 @@ fn no_kill_tears(transport: &str) {
         assert!(found == whole || sent.code != Some(0), "the sender is wrong: {}", sent.stderr);
     }
     println!("recv {transport} killed 25 times: {arrived} files arrived, none torn");
+}
+
+const INSTALL: &str = "install --cc pace --default --everyone";
+
+/// What is installed before, and what is done then.
+const KERNEL_COMMANDS: [(&str, &str); 5] = [
+    ("", INSTALL),
+    (INSTALL, "install --cc pace:empty=2% --everyone"),
+    (INSTALL, "install --cc copa --default --everyone"),
+    (INSTALL, "remove --cc pace"),
+    (INSTALL, "remove --cc pace --now"),
+];
+
+/// The calls of bpf(2) that change what others see.
+const KERNEL_CHANGES: [&str; 6] =
+    ["LINK_CREATE", "OBJ_PIN", "LINK_UPDATE", "LINK_DETACH", "MAP_UPDATE_ELEM", "ITER_CREATE"];
+
+/// Whatever fails, and wherever it is killed: what is installed is known, connections go on, an installation
+/// that failed has changed nothing, and the next commands find nothing in their way.
+#[test]
+#[ignore = "five minutes: ./dev faults"]
+fn a_controller_in_the_kernel_survives_each_step_that_fails_or_is_the_last() {
+    if !has_strace() {
+        return;
+    }
+    let Some(place) = Place::new() else { return };
+    apart(move || {
+        KERNEL_COMMANDS.iter().for_each(|(before, command)| each_step(&place, before, command));
+    });
+}
+
+fn each_step(place: &Place, before: &str, command: &str) {
+    let args = format!("kernel {command} --name {}", place.name);
+    let run = |calls: &str, inject: &str| {
+        Run::start(traced(&place.folder, calls, inject, &args), &place.folder, "run").end()
+    };
+    let prepare = || {
+        if !before.is_empty() {
+            place.good(before);
+        }
+    };
+    prepare();
+    assert_eq!(run("bpf,mkdir,unlink,write", "").code, Some(0), "{args}");
+    let steps = kernel_steps(&String::from_utf8_lossy(&place.folder.read("strace")));
+    let _ = place.kernel("remove --cc pace --now");
+    let default_before = default();
+    let (mut killed, mut failed) = (0, 0);
+    for (call, number) in steps {
+        // What cannot be written to standard output is no step.
+        let errors =
+            if call == "write" { &["signal=KILL"][..] } else { &["signal=KILL", "error=ENOMEM"] };
+        for error in errors {
+            prepare();
+            let (mut sender, mut receiver) = connection();
+            let state = kernel_state(place);
+            let ended = run(call, &format!("{call}:{error}:when={number}"));
+            let what = format!("{call} {number} {error}: {command}\n{}", ended.stderr);
+            eventually(&what, || kernel_state(place).0.is_empty() != place.is_listed());
+            match ended.code {
+                None => killed += 1,
+                Some(0) => {}
+                Some(1) => failed += 1,
+                code => panic!("ended with {code:?}: {what}"),
+            }
+            let is_done = ended.stderr.contains("is replaced, but");
+            if ended.code == Some(1) && command.starts_with("install") && !is_done {
+                assert_eq!(kernel_state(place), state, "{what}");
+            }
+            assert!([&default_before, &place.name].contains(&&default()), "{}: {what}", default());
+            let mut received = [0; 10_000];
+            sender.write_all(&[7; 10_000]).unwrap();
+            receiver.read_exact(&mut received).unwrap();
+            place.good(INSTALL);
+            place.good("remove --cc pace --now");
+            assert!(!place.is_listed() && !pins(&place.name).exists(), "{what}");
+            assert_eq!(default(), default_before, "{what}");
+        }
+    }
+    println!("kernel {command}: killed {killed} times, failed {failed} times");
+    assert!(killed > 0 && failed > 0);
+}
+
+/// What is installed, but for when and how many sockets have it, and the default.
+fn kernel_state(place: &Place) -> (Vec<Value>, String) {
+    let mut native = place.json()["native"].as_array().cloned().unwrap_or_default();
+    for known in native.iter_mut().filter_map(Value::as_object_mut) {
+        known.retain(|name, _| !["installed_at", "sockets"].contains(&name.as_str()));
+    }
+    (native, default())
+}
+
+/// The calls at which a command is disturbed: each that changes something, and the one after it.
+fn kernel_steps(strace: &str) -> Vec<(&'static str, usize)> {
+    let mut steps = Vec::new();
+    for call in ["bpf", "mkdir", "unlink", "write"] {
+        let opened = format!("{call}(");
+        let calls = strace.lines().filter(|line| line.contains(&opened));
+        for (at, line) in calls.enumerate() {
+            let changes =
+                call != "bpf" || KERNEL_CHANGES.iter().any(|change| line.contains(change));
+            for step in [(call, at + 1), (call, at + 2)] {
+                if changes && !steps.contains(&step) {
+                    steps.push(step);
+                }
+            }
+        }
+    }
+    steps
 }

@@ -451,14 +451,17 @@ fn what_is_installed_is_told_and_removed_and_gone() {
 #[test]
 fn a_kernel_without_btf_is_refused_with_the_reason() {
     let driver = Driver::named();
-    let mut command = driver.folder.command(["kernel", "install", "--name", &driver.name]);
-    let out = command.env("CELLPACE_KERNEL_BTF", "/nowhere").output().unwrap();
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert_eq!(out.status.code(), Some(1));
     let is_built = driver.kernel("status --json -").stdout.contains("\"built_with_program\": true");
     let expected = if is_built { "no BTF (/nowhere is missing)" } else { "--features kernel" };
-    assert!(said.contains(expected), "{said}");
-    assert_eq!(said.lines().count(), 1);
+    for what in ["install", "install --cc pace"] {
+        let words = format!("kernel {what} --name {}", driver.name);
+        let mut command = driver.folder.command(words.split(' '));
+        let out = command.env("CELLPACE_KERNEL_BTF", "/nowhere").output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(1));
+        assert!(said.contains(expected), "{said}");
+        assert_eq!(said.lines().count(), 1);
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ use cellpace_experiment::ExperimentRecords;
 use cellpace_kernel::pins;
 
 /// Runs a test in a network namespace of its own, with a loopback device.
-fn apart(test: impl FnOnce() + Send + 'static) {
+pub(crate) fn apart(test: impl FnOnce() + Send + 'static) {
     let test = move || {
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
         let status = Command::new("ip").args("link set lo mtu 1500 up".split(' ')).status();
@@ -27,7 +27,7 @@ fn apart(test: impl FnOnce() + Send + 'static) {
     thread::spawn(test).join().unwrap();
 }
 
-fn default() -> String {
+pub(crate) fn default() -> String {
     let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
     text.trim_end().to_owned()
 }

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use super::program::Folder;
 
+pub(crate) const CELLPACE: &str = env!("CARGO_BIN_EXE_cellpace");
+
 /// No program takes as long to do what it was asked for, however slow the machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -150,6 +152,16 @@ impl Ground {
     /// The name of a driver that belongs to this case alone.
     pub(crate) fn driver(&self) -> String {
         self.name.replace('-', "_")
+    }
+
+    /// `cellpace kernel` for this case's driver, whose default is that of the near side.
+    pub(crate) fn kernel(&self, words: &str) -> Command {
+        let namespace = format!("--net=/run/netns/{}", self.namespace(Side::Near));
+        let mut command = Command::new("nsenter");
+        command.args([&namespace, CELLPACE, "kernel"]).args(words.split(' '));
+        command.args(["--name", &self.driver()]);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command
     }
 
     /// Starts a program on a side; its output goes to files of the name.

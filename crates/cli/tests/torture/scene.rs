@@ -2,18 +2,19 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use cellpace_base::Random;
 
 use super::case::{Case, Fault, Role, Subject};
-use super::ground::{CABLE, Ended, FAR, Ground, NEAR, OTHER, PATIENCE, Process, Side, signal};
+use super::ground::{
+    CABLE, CELLPACE, Ended, FAR, Ground, NEAR, OTHER, PATIENCE, Process, Side, signal,
+};
 use super::program::guinea::PYTHON;
 
 pub(crate) const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/torture/peer.py");
-const CELLPACE: &str = env!("CARGO_BIN_EXE_cellpace");
 
 /// Bytes of a transfer at most.
 const LARGEST: &str = "3000000";
@@ -356,19 +357,9 @@ impl Scene {
         }
     }
 
-    /// `cellpace kernel` for the case's controller, whose default is that of the near side.
-    fn native(&self, words: &str) -> Command {
-        let namespace = format!("--net=/run/netns/{}", self.ground.namespace(Side::Near));
-        let mut command = Command::new("nsenter");
-        command.args([&namespace, CELLPACE, "kernel"]).args(words.split(' '));
-        command.args(["--name", &self.ground.driver()]);
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        command
-    }
-
     fn install_native(&self) -> Result<(), String> {
         let install = format!("install --cc {} --default --everyone", self.case.controller);
-        let output = self.native(&install).output().map_err(|error| error.to_string())?;
+        let output = self.ground.kernel(&install).output().map_err(|error| error.to_string())?;
         let errors = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         if output.status.success() { Ok(()) } else { Err(errors) }
     }
@@ -385,7 +376,7 @@ impl Scene {
                 2 => format!("install --cc {cc}:{parameter} --everyone"),
                 _ => format!("install --cc {cc} --default --everyone"),
             };
-            let mut child = self.native(&words).stderr(Stdio::null()).spawn().unwrap();
+            let mut child = self.ground.kernel(&words).stderr(Stdio::null()).spawn().unwrap();
             if random.below(2) == 0 {
                 sleep(Duration::from_millis(random.below(100)));
                 let _ = child.kill();
@@ -597,7 +588,7 @@ impl Scene {
         }
         if self.case.subject == Subject::Native {
             let words = format!("remove --cc {} --now", self.case.controller);
-            let removed = self.native(&words).output().unwrap();
+            let removed = self.ground.kernel(&words).output().unwrap();
             if !removed.status.success() {
                 let errors = String::from_utf8_lossy(&removed.stderr).into_owned();
                 self.failures.push(format!("the controller cannot be removed: {errors}"));

@@ -5,7 +5,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::ground::{Ground, NEAR, Process, Side};
+use super::ground::{CELLPACE, Ground, NEAR, Process, Side};
 use super::program::guinea::PYTHON;
 use super::scene::{PEER, Tally};
 use super::{possible, setting};
@@ -56,16 +56,12 @@ fn connections(each: u64) -> u64 {
     (hard.saturating_sub(200) / each).min(setting("CELLPACE_SOAK_CONNECTIONS", CONNECTIONS))
 }
 
-fn soak(name: &str, command: &[&str], ready: &str, port: &str, each: u64) {
-    if !possible() {
-        return;
-    }
+fn soak(ground: &Ground, name: &str, command: &[&str], ready: &str, port: &str, each: u64) {
     let seconds = setting("CELLPACE_TORTURE_SECONDS", 3600);
-    let ground = Ground::new();
     // Ports of one address would not do for those that wait for their end.
     ground.ip(Side::Far, "addr add 10.77.0.4/24 dev far");
     let many = "ulimit -n $(ulimit -Hn)";
-    let mut server = (name == "proxy").then(|| {
+    let mut server = (name != "run").then(|| {
         let arguments = [PYTHON, PEER, "serve", "9000"];
         let mut server = ground.start("server", Side::Near, many, &arguments);
         server.says("serving");
@@ -130,27 +126,22 @@ fn soak(name: &str, command: &[&str], ready: &str, port: &str, each: u64) {
 #[test]
 #[ignore = "an hour: ./dev torture --soak"]
 fn thousands_of_connections_come_and_go_through_run() {
-    let command = [
-        env!("CARGO_BIN_EXE_cellpace"),
-        "run",
-        "--driver",
-        "gate",
-        "--cc",
-        "copa",
-        "--",
-        PYTHON,
-        PEER,
-        "serve",
-        "9000",
-    ];
-    soak("run", &command, "serving", "9000", 2);
+    if !possible() {
+        return;
+    }
+    let command =
+        [CELLPACE, "run", "--driver", "gate", "--cc", "copa", "--", PYTHON, PEER, "serve", "9000"];
+    soak(&Ground::new(), "run", &command, "serving", "9000", 2);
 }
 
 #[test]
 #[ignore = "an hour: ./dev torture --soak"]
 fn thousands_of_connections_come_and_go_through_proxy() {
+    if !possible() {
+        return;
+    }
     let command = [
-        env!("CARGO_BIN_EXE_cellpace"),
+        CELLPACE,
         "proxy",
         "--listen",
         "0.0.0.0:9001",
@@ -169,5 +160,26 @@ fn thousands_of_connections_come_and_go_through_proxy() {
     ];
     // Four descriptors each, and an eighth of the places stays free: beyond that, connections in which
     // nothing moves for ten seconds are closed.
-    soak("proxy", &command, "waiting at", "9001", 5);
+    soak(&Ground::new(), "proxy", &command, "waiting at", "9001", 5);
+}
+
+#[test]
+#[ignore = "an hour: ./dev torture --soak"]
+fn thousands_of_connections_come_and_go_under_a_controller_of_the_kernel() {
+    if !possible() {
+        return;
+    }
+    let ground = Ground::new();
+    let installed = ground.kernel("install --cc pace --default --everyone").output().unwrap();
+    if !installed.status.success() {
+        cellpace_testing::skip(String::from_utf8_lossy(&installed.stderr).trim());
+        return;
+    }
+    let driver = ground.driver();
+    let words =
+        ["kernel", "watch", "--cc", "pace", "--every", "10s", "--json", "/dev/null", "--name"];
+    let command = [&[CELLPACE][..], &words, &[driver.as_str()]].concat();
+    soak(&ground, "kernel", &command, "", "9000", 1);
+    assert!(ground.kernel("remove --cc pace --now").status().unwrap().success());
+    assert!(ground.pins().is_empty() && !ground.is_registered());
 }

@@ -75,7 +75,7 @@ pub fn install(settings: &NativeInstallation) -> Result<Done, NativeError> {
     if (settings.default || is_default) && !everyone && !about::is_first_namespace() {
         return Err(NativeError::ForEveryone);
     }
-    let mut about = About::of(settings, known.as_ref());
+    let about = About::of(settings, known.as_ref());
     let done = match &known {
         Some(known) if about.is_same(known, *everyone) => change(settings, &about)?,
         _ => load(settings, &about)?,
@@ -83,18 +83,27 @@ pub fn install(settings: &NativeInstallation) -> Result<Done, NativeError> {
     if !settings.default && !is_default {
         return Ok(done);
     }
-    if let Some(default) = about::default_here().filter(|_| !is_default) {
-        about.before = default;
-        change(settings, &about)?;
-    }
-    // Also where it is the default: that points at the program of before, whatever its name means now.
-    if let Err(error) = make_default(name) {
+    if let Err(error) = become_default(settings, about, is_default) {
         if done == Done::New {
             about::remove(name)?;
         }
         return Err(error);
     }
     Ok(done)
+}
+
+/// Makes it the default of this network namespace, and keeps which one was that before.
+fn become_default(
+    settings: &NativeInstallation,
+    mut about: About,
+    is_default: bool,
+) -> Result<(), NativeError> {
+    if let Some(default) = about::default_here().filter(|_| !is_default) {
+        about.before = default;
+        change(settings, &about)?;
+    }
+    // Also where it is the default: that points at the program of before, whatever its name means now.
+    make_default(&settings.name)
 }
 
 fn make_default(name: &str) -> Result<(), NativeError> {
