@@ -194,21 +194,31 @@ fn what_pages_show_is_what_the_program_writes() {
         }
         runs.push((page, User::Same));
     }
-    let texts = side_by_side(&runs, |(page, user)| rerun(page, *user));
-    let mut wrong = Vec::new();
-    for ((page, user), text) in runs.iter().zip(texts) {
-        match text {
-            Err(error) => wrong.push(format!("as {user:?}: {error}")),
-            Ok(text) => {
-                let path = pages::root().join(&page.name);
-                let expected = Data::read_from(&path, None).raw();
-                let asserting = Assert::new().action_env(snapbox::assert::DEFAULT_ACTION_ENV);
-                let outcome = asserting.try_eq(Some(&page.name), Data::text(text), expected);
-                wrong.extend(outcome.err().map(|error| format!("as {user:?}: {error}")));
-            }
-        }
-    }
+    let differs = side_by_side(&runs, |(page, user)| difference(page, *user));
+    // What the machine does besides may spoil a measurement over real time: once more, alone.
+    let alone = |((page, user), differs): (&(Arc<Page>, User), Option<String>)| match differs {
+        Some(_) if is_realtime(page) => difference(page, *user),
+        differs => differs,
+    };
+    let wrong: Vec<_> = runs.iter().zip(differs).filter_map(alone).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn is_realtime(page: &Page) -> bool {
+    let sessions = page.blocks.iter().filter(|block| is_session(block));
+    sessions.flat_map(steps).any(|step| step.realtime)
+}
+
+/// How a page differs from what its commands write now.
+fn difference(page: &Page, user: User) -> Option<String> {
+    let text = match rerun(page, user) {
+        Err(error) => return Some(format!("as {user:?}: {error}")),
+        Ok(text) => text,
+    };
+    let expected = Data::read_from(&pages::root().join(&page.name), None).raw();
+    let asserting = Assert::new().action_env(snapbox::assert::DEFAULT_ACTION_ENV);
+    let outcome = asserting.try_eq(Some(&page.name), Data::text(text), expected);
+    outcome.err().map(|error| format!("as {user:?}: {error}"))
 }
 
 /// Whether a line of code is a command line of the program.
