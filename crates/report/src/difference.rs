@@ -180,7 +180,11 @@ const SPOKEN: usize = 2;
 fn sentence(sides: &Sides, figures: &[FigureDifference]) -> String {
     let spoken: Vec<String> = figures.iter().take(SPOKEN).map(FigureDifference::said).collect();
     let [a, b] = &sides.labels;
-    format!("{b} instead of {a}: {}.", spoken.join(", "))
+    let caution = match sides.are_paired && !sides.are_alike {
+        true => " The conditions differ, too.",
+        false => "",
+    };
+    format!("{b} instead of {a}: {}.{caution}", spoken.join(", "))
 }
 
 fn section(
@@ -191,10 +195,12 @@ fn section(
 ) -> Section {
     let [a, b] = &sides.labels;
     let counts = match sides.are_paired {
-        true => match values[0] {
-            1 => "1 pair under the same conditions".to_owned(),
-            pairs => format!("{pairs} pairs under the same conditions"),
-        },
+        true => {
+            let pairs =
+                if values[0] == 1 { "1 pair".to_owned() } else { format!("{} pairs", values[0]) };
+            let conditions = if sides.are_alike { "the same" } else { "different" };
+            format!("{pairs} under {conditions} conditions")
+        }
         false => format!("{} of {a}, {} of {b}", values[0], values[1]),
     };
     let noun = sides.of[..1].to_uppercase() + &sides.of[1..];
@@ -279,6 +285,27 @@ mod tests {
     }
 
     #[test]
+    fn other_conditions_are_said() {
+        let one = example::comparison();
+        let verus = alone(&one, "verus:r=2");
+        let of = |other: &Comparison| {
+            let files = [document("a.json", &verus), document("b.json", other)];
+            let difference = ResultDifference::of(&files).unwrap();
+            (difference.sentence.contains("The conditions differ"), difference.text())
+        };
+        let (are_said, text) = of(&verus);
+        assert!(!are_said && text.contains("under the same conditions"), "{text}");
+        let mut slower = verus.clone();
+        slower.runs[0].rtt_ms *= 2.0;
+        let mut other_link = verus.clone();
+        other_link.runs[0].figures.capacity_mbps *= 1.1;
+        for other in [slower, other_link] {
+            let (are_said, text) = of(&other);
+            assert!(are_said && text.contains("under different conditions"), "{text}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_compared_is_refused_with_a_reason() {
         let one = example::comparison();
         let said = |files: &[Document]| ResultDifference::of(files).unwrap_err().to_string();
@@ -288,6 +315,11 @@ mod tests {
         other.runs[0].trace = "umts".to_owned();
         let files = [document("a.json", &verus), document("b.json", &other)];
         assert_eq!(said(&files), "b.json: no run on a trace and with a seed of a.json");
+        let files = [document("a.json", &one), document("b.json", &other)];
+        assert_eq!(
+            said(&files),
+            "b.json: of cubic, and a.json of verus:r=2, cubic: both need the same controllers, or one each"
+        );
         let probe = include_str!("../tests/it/browser/probe.json");
         let files = [document("a.json", &verus), Document::read("p.json", probe).unwrap()];
         assert!(said(&files).contains("another kind"), "{}", said(&files));

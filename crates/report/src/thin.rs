@@ -89,10 +89,14 @@ pub(crate) fn thinned(comparison: &Comparison) -> Comparison {
 
 /// Numbers in those series that count against [`MAX_NUMBERS`].
 fn numbers(series: &Series) -> usize {
+    series.throughput_mbps.len() * lines(series)
+}
+
+/// Lines over time, each with a number a bin: three of the link, and those of the flows.
+fn lines(series: &Series) -> usize {
     let delays = drawn_of(&series.flow_queue_delay_mean_ms).len() * 2;
     let rtos = drawn_of(&series.rto_ms).len();
-    series.throughput_mbps.len()
-        * (3 + drawn_flows(series) + bands(series) + drawn_windows(series) + delays + rtos)
+    3 + drawn_flows(series) + bands(series) + drawn_windows(series) + delays + rtos
 }
 
 /// The flows whose throughput is drawn.
@@ -303,10 +307,14 @@ impl Budget {
     fn bins_for<'r>(runs: impl Iterator<Item = &'r Run>) -> usize {
         let mut lengths: Vec<usize> = runs
             .filter_map(|run| run.series.as_ref())
+<<<<<<< HEAD
             .flat_map(|series| {
                 let lines = 3 + drawn_flows(series) + bands(series) + drawn_windows(series);
                 std::iter::repeat_n(series.throughput_mbps.len(), lines)
             })
+=======
+            .flat_map(|series| std::iter::repeat_n(series.throughput_mbps.len(), lines(series)))
+>>>>>>> f17fd506 (Say what recordings and differences do not know, and keep their columns)
             .collect();
         lengths.sort_unstable();
         // Short series leave what they do not need to the long ones.
@@ -376,5 +384,19 @@ mod tests {
         let numbers: usize =
             thin.runs.iter().filter_map(|run| run.series.as_ref()).map(numbers).sum();
         assert!(numbers <= MAX_NUMBERS && numbers > MAX_NUMBERS / 2, "{numbers}");
+    }
+
+    #[test]
+    fn series_of_delays_and_timeouts_count_where_bins_are_shared_out() {
+        let mut comparison = example::large("t0", 20, 1, 3_000);
+        for run in &mut comparison.runs {
+            let series = run.series.as_mut().unwrap();
+            let one = vec![series.throughput_mbps.clone()];
+            series.flow_queue_delay_mean_ms = one.clone();
+            series.flow_queue_delay_p95_ms = one.clone();
+            series.rto_ms = one;
+        }
+        let thin = thinned(&comparison);
+        assert!(thin.runs.iter().all(|run| run.series.is_some()), "all coarser, none left out");
     }
 }

@@ -409,7 +409,7 @@ impl Connection {
 /// Packet numbers stay below 2^48, the generation of the connection lies above.
 const NUMBER_MASK: u64 = (1 << 48) - 1;
 
-fn packet_id(generation: u16, number: u64) -> u64 {
+pub(crate) fn packet_id(generation: u16, number: u64) -> u64 {
     u64::from(generation) << 48 | (number & NUMBER_MASK)
 }
 

@@ -7,7 +7,7 @@ use cellpace_measure::{DelaySketch, LegFigures, ProxyFigures};
 use cellpace_path::Packet;
 
 use crate::chain_spec::{ChainSpec, ProxySpec};
-use crate::connection::{Connection, EndRules, WrapController};
+use crate::connection::{Connection, EndRules, WrapController, packet_id};
 use crate::pieces::PACKET_BYTES;
 use crate::relay::Relay;
 use crate::timers::ACK_BYTES;
@@ -156,7 +156,7 @@ impl SplitProxy {
     pub(crate) fn due_probes(&mut self, now: Time) -> Vec<Packet> {
         let due = self.probes.iter_mut().filter(|probe| probe.at <= now);
         let ask = |probe: &mut WindowProbe| {
-            let id = u64::from(probe.generation) << 48 | WindowProbe::MARK;
+            let id = packet_id(probe.generation, WindowProbe::MARK);
             probe.at = now + probe.wait;
             // Backs off as retransmissions do (RFC 9293 section 3.8.6.1).
             probe.wait = (probe.wait * 2).min(WindowProbe::MAX_WAIT);

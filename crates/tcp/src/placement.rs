@@ -1,7 +1,9 @@
-//! The one place that decides which driver a connection gets: [`DriverChoice::place`].
+//! Which driver a connection gets: [`DriverChoice::place`] decides between the kernel, a relay and plain TCP.
 //!
 //! A command asks it once when it starts, with the kernel driver's answer to being opened, and then
-//! for each connection, with the kernel driver's answer to that connection.
+//! for each connection, with the kernel driver's answer to that connection. Whether the kernel has the controller
+//! itself (native) or is told by a process is decided once, where a command opens the kernel; a share or an experiment
+//! leaves connections plain before this is asked (`trial.rs`).
 
 use crate::error::PlacementReason;
 use crate::options::{DriverKind, FlowDriver, GateOptions};

@@ -458,7 +458,7 @@ impl Verus {
         }
     }
 
-    /// Steps 1 to 4 and 8. Returns whether this epoch stays silent to drain the queue.
+    /// Steps 1 to 4 and 8 of docs/spec/verus.md 7. Returns whether this epoch stays silent to drain the queue.
     fn move_set_point(&mut self, now: Time) -> bool {
         let epoch = EpochState {
             now,
@@ -469,7 +469,7 @@ impl Verus {
         self.set_point.run_epoch(&self.params, epoch, &mut self.events)
     }
 
-    /// Step 6.
+    /// Step 6 of docs/spec/verus.md 7.
     fn take_window(&mut self, w: f64) {
         let max = self.start_rules.max_window.min(self.losses.ceiling.max(1.0));
         self.w = w.clamp(1.0, max);
@@ -480,7 +480,7 @@ impl Verus {
         }
     }
 
-    /// Steps 7 and 9.
+    /// Steps 7 and 9 of docs/spec/verus.md 7.
     fn release(&mut self, silent: bool) {
         self.share = if silent { 0.0 } else { self.epoch_share() };
         self.credit = if silent || self.app_limited {

@@ -141,10 +141,24 @@ fn read(args: &ConvertArgs) -> Result<Trace, CommandError> {
         error @ TraceError::Line { line: 1, .. } => CommandError::usage(format!("{error}{hint}")),
         error => CommandError::usage(error),
     })?;
+    let has_more = recording.rtt.is_some() || recording.loss.is_some();
+    if has_more && is_same_file(&args.input, &args.output) {
+        return Err(CommandError::usage(format!(
+            "{name}: its RTTs and losses would be lost, since a trace has rates alone: name another output"
+        )));
+    }
     if let Some(reading) = reading {
         complain(&format!("{name}: {reading}"));
     }
+    if has_more {
+        complain(&format!("{name}: RTTs and losses are left out, since a trace has rates alone"));
+    }
     Ok(Arc::unwrap_or_clone(recording.trace))
+}
+
+fn is_same_file(input: &str, output: &Path) -> bool {
+    let [input, output] = [Path::new(input), output].map(|path| path.canonicalize().ok());
+    input.is_some() && input == output
 }
 
 fn open(input: &str) -> Result<Box<dyn BufRead>, CommandError> {

@@ -304,6 +304,17 @@ fn convert_may_write_over_its_input_but_never_half() {
     assert_eq!(desk.files(), ["a", "b"]);
 }
 
+#[test]
+fn convert_says_what_of_a_recording_a_trace_does_not_hold() {
+    let table = "time_s,mbps,rtt_ms,loss\n0,12,30,0\n1,12,40,1%\n";
+    let desk = Desk::with(&[("a.csv", table)]);
+    let refused = desk.failed(2, &["convert", "a.csv", "-o", "a.csv"]);
+    assert!(refused.contains("its RTTs and losses would be lost"), "{refused}");
+    assert_eq!(desk.text("a.csv"), table);
+    let said = desk.trace(&["convert", "a.csv", "-o", "b.csv"]);
+    assert!(said.code == 0 && said.err.contains("RTTs and losses are left out"), "{}", said.err);
+}
+
 /// The figures of the trace on standard input.
 fn figures_of_stdin(desk: &Desk, bytes: &[u8]) -> Ran {
     let mut command = desk.command(&["trace", "show", "-", "--json", "-"]);

@@ -16,6 +16,10 @@ pub(super) struct RecordedFlow {
     pub(super) name: String,
     width: f64,
     bins: Vec<Bin>,
+    /// Packets that were lost; `None`: the recording does not say.
+    pub(super) lost: Option<f64>,
+    /// The smallest RTT in ms, where the recording has one of its own.
+    min_rtt: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -52,6 +56,8 @@ pub(super) enum Sample {
     Received(f64),
     /// Packets were lost.
     Lost(f64),
+    /// The smallest RTT so far in ms.
+    MinRtt(f64),
     /// The congestion window in bytes.
     Window(f64),
     /// Bytes in flight.
@@ -62,7 +68,7 @@ pub(super) enum Sample {
 
 impl RecordedFlow {
     pub(super) fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), width: LEAST_WIDTH, bins: Vec::new() }
+        Self { name: name.into(), width: LEAST_WIDTH, bins: Vec::new(), lost: None, min_rtt: None }
     }
 
     /// Adds what happened at a time in ms from the beginning of the recording. What is before that counts as at it.
@@ -85,7 +91,13 @@ impl RecordedFlow {
         match sample {
             Sample::Sent(bytes) => bin.sent += bytes,
             Sample::Received(bytes) => bin.received += bytes,
-            Sample::Lost(packets) => bin.lost += packets,
+            Sample::Lost(packets) => {
+                bin.lost += packets;
+                *self.lost.get_or_insert(0.0) += packets;
+            }
+            Sample::MinRtt(ms) => {
+                self.min_rtt = Some(self.min_rtt.map_or(ms, |least| least.min(ms)))
+            }
             Sample::Window(bytes) => bin.window = Some(bytes),
             Sample::InFlight(bytes) => bin.in_flight = Some(bytes),
             Sample::Rtt(ms) => bin.rtt = (bin.rtt.0 + ms, bin.rtt.1 + 1),
@@ -137,13 +149,14 @@ impl Serialize for RecordedFlow {
             let mbps = |bins: &[Bin]| bins.iter().map(value).sum::<f64>() * 8.0 / 1e6 / seconds;
             self.bins.chunks(wide).map(mbps).collect::<Vec<f64>>()
         };
-        let mut fields = to.serialize_struct("flow", 14)?;
+        let mut fields = to.serialize_struct("flow", 15)?;
         fields.serialize_field("name", &self.name)?;
         fields.serialize_field("bin_s", &(self.width / 1000.0))?;
         fields.serialize_field("rate_bin_s", &(self.width * wide as f64 / 1000.0))?;
         fields.serialize_field("sent_bytes", &sum(|bin| bin.sent))?;
         fields.serialize_field("received_bytes", &sum(|bin| bin.received))?;
-        fields.serialize_field("lost", &sum(|bin| bin.lost))?;
+        fields.serialize_field("lost", &self.lost)?;
+        fields.serialize_field("min_rtt_ms", &self.min_rtt)?;
         fields.serialize_field("sent", &gathered(|bin| bin.sent))?;
         fields.serialize_field("received", &gathered(|bin| bin.received))?;
         fields.serialize_field("sent_mbps", &rate(|bin| bin.sent))?;

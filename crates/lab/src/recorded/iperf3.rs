@@ -8,6 +8,25 @@ use super::flow::{RecordedFlow, Sample};
 #[derive(Deserialize)]
 struct Report {
     intervals: Vec<Interval>,
+    end: Option<End>,
+}
+
+/// What both sides counted: a receiver's intervals have no retransmissions.
+#[derive(Deserialize)]
+struct End {
+    #[serde(default)]
+    streams: Vec<EndStream>,
+}
+
+#[derive(Deserialize)]
+struct EndStream {
+    sender: Option<SenderSum>,
+}
+
+#[derive(Deserialize)]
+struct SenderSum {
+    socket: Option<u64>,
+    retransmits: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -58,6 +77,13 @@ pub(super) fn read(text: &str) -> Result<Recorded, String> {
                 flows.push((stream.socket, RecordedFlow::new(name)));
             }
             put(&mut flows[place].1, stream).map_err(wrong)?;
+        }
+    }
+    let sums =
+        report.end.iter().flat_map(|end| &end.streams).filter_map(|stream| stream.sender.as_ref());
+    for sum in sums {
+        if let Some((_, flow)) = flows.iter_mut().find(|(socket, _)| *socket == sum.socket) {
+            flow.lost = flow.lost.or(sum.retransmits);
         }
     }
     let flows = flows.into_iter().map(|(_, flow)| flow).collect();
@@ -115,6 +141,15 @@ mod tests {
             (vec![60_000.0], vec![25.0]),
             "0 is not known"
         );
+    }
+
+    #[test]
+    fn what_a_receiver_cannot_count_is_the_senders_or_unknown() {
+        let received = REPORT.replace("\"retransmits\":3,", "").replace("\"retransmits\":0,", "");
+        let lost = |text: &str| read(text).unwrap().flows[0].lost;
+        assert_eq!(lost(&received), None);
+        let end = r#""end":{"streams":[{"sender":{"socket":5,"retransmits":659}}]},"intervals""#;
+        assert_eq!(lost(&received.replace("\"intervals\"", end)), Some(659.0));
     }
 
     #[test]

@@ -17,7 +17,8 @@ pub(super) fn read(reader: impl BufRead) -> Result<Recorded, String> {
     let mut flows = Flows::default();
     let end = read_capture(reader, |packet| flows.take(&packet))?;
     let mut notes = vec![
-        "Times, RTTs and what is in flight are those of the place of the capture; what TCP sent again counts as lost."
+        "Times, RTTs and what is in flight are those of the place of the capture: at the receiver an RTT is the time it takes \
+         to acknowledge. What TCP sent again counts as lost."
             .to_owned(),
     ];
     if flows.uncounted > 0 {
@@ -69,7 +70,10 @@ impl Flows {
             waiting: VecDeque::new(),
         });
         flow.recorded.add(at, Sample::Sent(packet.bytes.into()))?;
-        packet.segment.map_or(Ok(()), |segment| flow.send(at, segment))
+        let Some(segment) = packet.segment else { return Ok(()) };
+        // Sequence numbers tell what was lost.
+        flow.recorded.add(at, Sample::Lost(0.0))?;
+        flow.send(at, segment)
     }
 }
 

@@ -27,10 +27,8 @@ pub(super) fn is_one(text: &str) -> bool {
 
 pub(super) fn read(text: &str) -> Result<Recorded, String> {
     let flows = match text.trim_start().starts_with(RECORD) {
-        true => vec![of_records(text.split(RECORD).filter(|it| !it.trim().is_empty()))?],
-        false if is_of_lines(text) => {
-            vec![of_records(text.lines().filter(|it| !it.trim().is_empty()))?]
-        }
+        true => of_records(text.split(RECORD).filter(|it| !it.trim().is_empty()))?,
+        false if is_of_lines(text) => of_records(text.lines().filter(|it| !it.trim().is_empty()))?,
         false => of_document(text)?,
     };
     Ok(Recorded { kind: "qlog", flows, notes: Vec::new() })
@@ -45,7 +43,7 @@ fn is_of_lines(text: &str) -> bool {
 }
 
 /// A header, and an event in each record behind it.
-fn of_records<'a>(mut records: impl Iterator<Item = &'a str>) -> Result<RecordedFlow, String> {
+fn of_records<'a>(mut records: impl Iterator<Item = &'a str>) -> Result<Vec<RecordedFlow>, String> {
     let parse = |number: usize, record: &str| {
         if record.len() > MAX_EVENT {
             return Err(format!("record {number}: longer than 1 MB"));
@@ -128,11 +126,11 @@ impl<'de> Visitor<'de> for Part<'_> {
                 if seq.next_element_seed(Part::Trace(&mut trace))?.is_none() {
                     return Ok(());
                 }
-                if flows.len() == MAX_TRACES {
+                if flows.len() >= MAX_TRACES {
                     return Err(A::Error::custom(format!("more than {MAX_TRACES} traces")));
                 }
                 let number = flows.len() + 1;
-                flows.push(trace.finish(number));
+                flows.extend(trace.finish(number));
             },
             Self::Events(trace) => {
                 let mut number = 0;
@@ -248,7 +246,8 @@ enum TimeFormat {
 /// Reads the events of a trace.
 #[derive(Debug)]
 struct TraceReader {
-    flow: RecordedFlow,
+    /// By the group that events name: a connection.
+    flows: Vec<(Option<String>, RecordedFlow)>,
     title: Option<String>,
     format: TimeFormat,
     /// ms of a unit of time.
@@ -263,7 +262,7 @@ struct TraceReader {
 impl Default for TraceReader {
     fn default() -> Self {
         Self {
-            flow: RecordedFlow::new(""),
+            flows: Vec::new(),
             title: None,
             format: TimeFormat::Since,
             unit: 1.0,
@@ -303,10 +302,11 @@ impl TraceReader {
     }
 
     fn event(&mut self, event: &Value) -> Result<(), String> {
-        let (time, name, data) = match event {
+        let (time, name, data, group) = match event {
             Value::Object(fields) => {
                 let time = fields.get("time").or(fields.get("relative_time"));
-                (time, fields.get("name").and_then(Value::as_str), fields.get("data"))
+                let name = fields.get("name").and_then(Value::as_str);
+                (time, name, fields.get("data"), fields.get("group_id"))
             }
             Value::Array(parts) => {
                 let part = |names: &[&str]| {
@@ -315,7 +315,8 @@ impl TraceReader {
                     place.and_then(|place| parts.get(place))
                 };
                 let name = part(&["event", "event_type", "name"]).and_then(Value::as_str);
-                (part(&["relative_time", "time", "delta_time"]), name, part(&["data"]))
+                let time = part(&["relative_time", "time", "delta_time"]);
+                (time, name, part(&["data"]), part(&["group_id"]))
             }
             _ => return Err("is neither an object nor a list".to_owned()),
         };
@@ -328,30 +329,51 @@ impl TraceReader {
         };
         let Some(data) = data else { return Ok(()) };
         let name = name.rsplit(':').next().unwrap_or(name);
-        self.take(name.strip_prefix("recovery_").unwrap_or(name), data)
+        let flow = self.flow_of(group.and_then(Value::as_str))?;
+        self.take(name.strip_prefix("recovery_").unwrap_or(name), data, flow)
     }
 
-    fn take(&mut self, name: &str, data: &Value) -> Result<(), String> {
+    /// The place of the flow with this group.
+    fn flow_of(&mut self, group: Option<&str>) -> Result<usize, String> {
+        let known = self.flows.iter().position(|(other, _)| other.as_deref() == group);
+        if known.is_none() {
+            if self.flows.len() == MAX_TRACES {
+                return Err(format!("group_id: more than {MAX_TRACES} groups"));
+            }
+            self.flows.push((group.map(str::to_owned), RecordedFlow::new("")));
+        }
+        Ok(known.unwrap_or(self.flows.len() - 1))
+    }
+
+    fn take(&mut self, name: &str, data: &Value, flow: usize) -> Result<(), String> {
         let field = |names: &[&str]| names.iter().find_map(|name| number(data.get(*name)?));
         let samples = match name {
-            "packet_sent" => [length(data).map(Sample::Sent), None, None],
-            "packet_received" => [length(data).map(Sample::Received), None, None],
-            "packet_lost" => [Some(Sample::Lost(1.0)), None, None],
+            // Who logs what leaves logs what is lost.
+            "packet_sent" => [length(data).map(Sample::Sent), Some(Sample::Lost(0.0)), None, None],
+            "packet_received" => [length(data).map(Sample::Received), None, None, None],
+            "packet_lost" => [Some(Sample::Lost(1.0)), None, None, None],
             "metrics_updated" | "metric_update" => [
                 field(&["congestion_window", "cwnd"]).map(Sample::Window),
                 field(&["bytes_in_flight"]).map(Sample::InFlight),
                 field(&["latest_rtt", "smoothed_rtt"]).map(|rtt| Sample::Rtt(rtt * self.unit)),
+                field(&["min_rtt"]).map(|rtt| Sample::MinRtt(rtt * self.unit)),
             ],
             _ => return Ok(()),
         };
-        samples.into_iter().flatten().try_for_each(|sample| self.flow.add(self.now, sample))
+        let flow = &mut self.flows[flow].1;
+        samples.into_iter().flatten().try_for_each(|sample| flow.add(self.now, sample))
     }
 
-    fn finish(self, number: usize) -> RecordedFlow {
-        let name = self.title.filter(|title| !title.trim().is_empty());
-        let mut flow = self.flow;
-        flow.name = name.map_or(format!("trace {number}"), |name| name.chars().take(80).collect());
-        flow
+    fn finish(self, number: usize) -> Vec<RecordedFlow> {
+        let title = self.title.filter(|title| !title.trim().is_empty());
+        let title = title.unwrap_or_else(|| format!("trace {number}"));
+        let are_several = self.flows.len() > 1;
+        let named = |(group, flow): (Option<String>, RecordedFlow)| {
+            let group = group.filter(|_| are_several);
+            let name = group.map_or(title.clone(), |group| format!("{title} {group}"));
+            RecordedFlow { name: name.chars().take(80).collect(), ..flow }
+        };
+        self.flows.into_iter().map(named).collect()
     }
 }
 
@@ -410,6 +432,25 @@ mod tests {
                 "{name}"
             );
         }
+    }
+
+    #[test]
+    fn each_group_is_a_flow_with_its_own_smallest_rtt() {
+        let event = |time: u32, group: &str, least: f64| {
+            format!(
+                "{{\"time\":{time},\"name\":\"quic:recovery_metrics_updated\",\"group_id\":\"{group}\",\"data\":{{\"smoothed_rtt\":50,\"min_rtt\":{least}}}}}\n"
+            )
+        };
+        let header = FINAL.lines().next().unwrap().trim_start_matches('\u{1e}');
+        let text = format!("{header}\n{}{}", event(0, "0.0", 40.5), event(1, "1.0", 30.0));
+        let flows = read(&text).unwrap();
+        let seen = flows.iter().map(|flow| {
+            let json = serde_json::to_value(flow).unwrap();
+            (flow.name.clone(), json["min_rtt_ms"].as_f64(), flow.lost)
+        });
+        let expected = [("ours 0.0", 40.5), ("ours 1.0", 30.0)]
+            .map(|(name, least)| (name.to_owned(), Some(least), None));
+        assert_eq!(seen.collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::BufRead;
 
+use cellpace_path::OPPORTUNITY_BYTES;
 use cellpace_path::schedule::{MAX_OPPORTUNITIES, Trace, TraceError};
 
 use super::period::ending_at;
@@ -11,7 +12,6 @@ use crate::capture::{CaptureEnd, CapturedFlow, CapturedPacket, read_capture};
 
 /// Flows that are told apart.
 const MAX_FLOWS: usize = 100_000;
-const OPPORTUNITY_BYTES: u64 = 1500;
 /// By how many ns queues of a device may exchange packets; more means that the clock was set.
 const MAX_REORDERING: u64 = 100_000_000;
 
@@ -122,7 +122,8 @@ impl Flows {
             of_a.bytes.cmp(&of_b.bytes).then_with(|| order(b).cmp(&order(a)))
         });
         let (flow, arrivals) = busiest.ok_or("there is no IP packet in it")?;
-        if arrivals.bytes / OPPORTUNITY_BYTES > MAX_OPPORTUNITIES as u64 {
+        let opportunity = u64::from(OPPORTUNITY_BYTES);
+        if arrivals.bytes / opportunity > MAX_OPPORTUNITIES as u64 {
             return Err(format!("{flow} makes more than {MAX_OPPORTUNITIES} opportunities"));
         }
         let mut waiting = 0;
@@ -131,9 +132,9 @@ impl Flows {
             waiting += bytes;
             // Bytes are carried on: small packets share an opportunity, and the mean rate is that
             // of the capture.
-            let whole = waiting / OPPORTUNITY_BYTES;
+            let whole = waiting / opportunity;
             millis.extend(std::iter::repeat_n(*at, whole as usize));
-            waiting %= OPPORTUNITY_BYTES;
+            waiting %= opportunity;
         }
         if millis.is_empty() {
             return Err(format!("{flow}, the busiest flow, has fewer than 1500 bytes"));

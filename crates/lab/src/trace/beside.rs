@@ -28,13 +28,14 @@ struct Series<T> {
 }
 
 impl Beside {
-    /// Finds RTTs and losses by what the header calls them.
+    /// Finds RTTs and losses by what the header calls them. The loss of a few pings now and then is not that of data.
     pub(super) fn find(header: Option<&[String]>) -> Self {
         let Some(header) = header else { return Self::default() };
         let rtt = ["rtt", "pingavg", "ping_ms", "latency"];
         Self {
             rtt: Series::find(header, &rtt, rtt_unit),
-            loss: Series::find(header, &["loss"], loss_unit),
+            loss: Series::find(header, &["loss"], loss_unit)
+                .filter(|loss| !loss.name.to_lowercase().contains("ping")),
             problem: None,
         }
     }
@@ -145,7 +146,7 @@ fn rtt_unit(name: &str) -> f64 {
 
 /// The share that one is.
 fn loss_unit(name: &str) -> f64 {
-    let is_percent = ["percent", "pct", "%", "pingloss"].iter().any(|part| name.contains(part));
+    let is_percent = ["percent", "pct", "%"].iter().any(|part| name.contains(part));
     if is_percent { 0.01 } else { 1.0 }
 }
 
@@ -169,8 +170,7 @@ mod tests {
         assert_eq!(recording.problem, None);
         assert_eq!(recording.header.as_deref(), Some("time_s,mbps,rtt_ms,loss"));
         let other = read("ts;DL_bitrate_kbps;PINGAVG;PINGLOSS\n0;8000;-;25\n1;8000;-;0\n");
-        assert_eq!(other.rtt, None);
-        assert_eq!(other.loss, Some(Steps::parse("step:25%/1s,0%/1s", "loss").unwrap()));
+        assert_eq!((other.rtt, other.loss), (None, None), "pings are not data");
     }
 
     #[test]

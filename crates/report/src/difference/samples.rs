@@ -20,6 +20,8 @@ pub(super) struct Sides {
     pub(super) figures: Vec<Sampled>,
     /// The values of one place in both lists were measured under the same conditions.
     pub(super) are_paired: bool,
+    /// They differ in nothing else.
+    pub(super) are_alike: bool,
     pub(super) of: &'static str,
     pub(super) charts: Vec<Chart>,
     pub(super) commands: Vec<String>,
@@ -99,12 +101,21 @@ fn of_runs(documents: &[Document]) -> Result<Sides, ReportError> {
         let (b, a) = std::mem::take(both).into_iter().partition(|run| run.cc == *second);
         sides = vec![a, b];
     }
-    let one = |side: &[Run]| match &distinct(side.iter().map(|run| run.cc.clone()))[..] {
+    let ccs = [0, 1].map(|side: usize| distinct(sides[side].iter().map(|run| run.cc.clone())));
+    let names = ccs.each_ref().map(|ccs| match &ccs[..] {
         [cc] => Some(cc.clone()),
         _ => None,
-    };
-    let names = [one(&sides[0]), one(&sides[1])];
-    let pairs = pairs(&sides[0], &sides[1], names.iter().all(Option::is_some));
+    });
+    let are_single = names.iter().all(Option::is_some);
+    if !are_single && !(ccs[0].len() == ccs[1].len() && ccs[0].iter().all(|cc| ccs[1].contains(cc)))
+    {
+        let [a, b] = ccs.each_ref().map(|ccs| ccs.join(", "));
+        return wrong(&format!(
+            "of {b}, and {} of {a}: both need the same controllers, or one each",
+            documents[0].name
+        ));
+    }
+    let Pairs { pairs, are_alike } = pairs(&sides[0], &sides[1], are_single);
     if pairs.is_empty() {
         let first = &documents[0].name;
         return wrong(&format!("no run on a trace and with a seed of {first}"));
@@ -119,6 +130,7 @@ fn of_runs(documents: &[Document]) -> Result<Sides, ReportError> {
         facts: listed_facts(pairs.iter().flat_map(|(a, b)| [a, b]).map(|run| conditions(run))),
         figures: run_figures(&pairs),
         are_paired: true,
+        are_alike,
         of: "runs",
         charts: run_charts(&pairs, &labels),
         labels,
@@ -126,8 +138,14 @@ fn of_runs(documents: &[Document]) -> Result<Sides, ReportError> {
     })
 }
 
+struct Pairs<'a> {
+    pairs: Vec<(&'a Run, &'a Run)>,
+    /// All conditions are the same.
+    are_alike: bool,
+}
+
 /// The runs under the same conditions, or at least on the same trace with the same seed. `of_any`: whichever controllers.
-fn pairs<'a>(a: &'a [Run], b: &'a [Run], of_any: bool) -> Vec<(&'a Run, &'a Run)> {
+fn pairs<'a>(a: &'a [Run], b: &'a [Run], of_any: bool) -> Pairs<'a> {
     let pair = |are_alike: &dyn Fn(&Run, &Run) -> bool| -> Vec<(&'a Run, &'a Run)> {
         let mut left: Vec<&Run> = b.iter().collect();
         let take = |run: &'a Run| {
@@ -139,8 +157,16 @@ fn pairs<'a>(a: &'a [Run], b: &'a [Run], of_any: bool) -> Vec<(&'a Run, &'a Run)
         };
         a.iter().filter_map(take).collect()
     };
-    let strict = pair(&|a, b| conditions(a) == conditions(b));
-    if strict.is_empty() { pair(&|a, b| a.trace == b.trace) } else { strict }
+    // Files of one name in two folders are different links.
+    let is_one_link = |a: &Run, b: &Run| {
+        let [a, b] = [a, b].map(|run| run.figures.capacity_mbps);
+        (a - b).abs() <= 0.01 * a.abs()
+    };
+    let strict = pair(&|a, b| conditions(a) == conditions(b) && is_one_link(a, b));
+    match strict.is_empty() {
+        true => Pairs { pairs: pair(&|a, b| a.trace == b.trace), are_alike: false },
+        false => Pairs { pairs: strict, are_alike: true },
+    }
 }
 
 /// A figure of a run; `None` where it has none.
@@ -307,6 +333,7 @@ fn of_connections(both: &[ConnectionSamples; 2], documents: &[Document]) -> Side
         facts: listed_facts(both.iter().map(|side| side.facts.clone())),
         figures,
         are_paired: false,
+        are_alike: false,
         of: both[0].of,
         charts,
         labels,

@@ -20,7 +20,10 @@ struct RecordedFlow {
     rate_bin_s: f64,
     sent_bytes: f64,
     received_bytes: f64,
-    lost: f64,
+    /// `None`: the recording does not say.
+    lost: Option<f64>,
+    /// The smallest RTT that the recording names itself.
+    min_rtt_ms: Option<f64>,
     /// Bytes so far.
     sent: Vec<f64>,
     received: Vec<f64>,
@@ -59,26 +62,32 @@ impl Recorded {
             return "No packets are recorded.".to_owned();
         }
         let who = if self.flows.len() == 1 { "One flow" } else { "The flows" };
-        let lost = sum(|flow| flow.lost);
         let rate = short(carried * 8.0 / 1e6 / seconds.max(1e-3));
-        format!("{who} carried {rate} Mbit/s; {lost} packets were lost.")
+        let lost: Vec<f64> = self.flows.iter().filter_map(|flow| flow.lost).collect();
+        let lost = match lost.iter().sum::<f64>() {
+            _ if lost.is_empty() => String::new(),
+            1.0 => "; 1 packet was lost".to_owned(),
+            lost => format!("; {lost} packets were lost"),
+        };
+        format!("{who} carried {rate} Mbit/s{lost}.")
     }
 
     fn table(&self) -> PageTable {
         let row = |flow: &RecordedFlow| {
             let rtts = flow.rtt_ms.iter().flatten().copied();
-            let least = rtts.fold(f64::INFINITY, f64::min);
+            let least = flow.min_rtt_ms.unwrap_or_else(|| rtts.fold(f64::INFINITY, f64::min));
+            let of = |count: f64| if count > 0.0 { bytes(count as u64) } else { "–".to_owned() };
             vec![
                 flow.name.clone(),
-                bytes(flow.sent_bytes as u64),
-                bytes(flow.received_bytes as u64),
+                of(flow.sent_bytes),
+                of(flow.received_bytes),
                 if least.is_finite() { short(least) } else { "–".to_owned() },
-                flow.lost.to_string(),
+                flow.lost.map_or("–".to_owned(), |lost| lost.to_string()),
             ]
         };
         PageTable {
             title: "Flows".to_owned(),
-            header: super::header("flow|sent|received|smallest RTT, ms|lost"),
+            header: super::header("flow|sent|received|min RTT, ms|lost"),
             rows: self.flows.iter().map(row).collect(),
             ..PageTable::default()
         }

@@ -6,7 +6,7 @@ use super::Books;
 
 /// Packets that go to TCP in one call at most: fewer calls, and fewer time stamps to read, than
 /// one by one.
-const MAX_PER_CALL: u64 = 10;
+pub(crate) const MAX_PER_CALL: u64 = 10;
 
 /// What goes to TCP in one call occupies the path no longer than this: the gate learns that it arrived
 /// as a whole.

@@ -14,7 +14,7 @@ use cellpace_base::{Span, Time};
 use cellpace_cc::{Block, Controller, Permit, Stamp};
 use cellpace_recovery::{Arrived, PacedSender, Sending};
 
-pub(crate) use call_rule::CallRule;
+pub(crate) use call_rule::{CallRule, MAX_PER_CALL};
 pub(crate) use sequence::SequenceUnwrap;
 
 use packets::PacketMap;

@@ -1,4 +1,4 @@
-//! What holds windows in the kernel.
+//! The kernel driver or a native controller, behind one interface.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use cellpace_base::Time;
 use cellpace_cc::Controller;
 
-use crate::books::CallRule;
+use crate::books::{CallRule, MAX_PER_CALL};
 use crate::options::{ClientServerOptions, FlowOptions};
 use crate::relay::byte_queue::AT_HAND;
 use crate::relay::congestion_control::CongestionControlName;
@@ -13,9 +13,6 @@ use crate::relay::local_socket::LocalSocket;
 use crate::socket::{TcpInfo, packet_sizes};
 use crate::{FlowStats, TcpError};
 use cellpace_alcc::{AlccConfig, AlccConnection, AlccError};
-
-/// Packets that go to TCP in one call at most.
-const MAX_PER_CALL: usize = 10;
 
 /// The lower half of a flow whose peer speaks the protocol, or may.
 pub(crate) struct AlccHalf {
@@ -88,7 +85,11 @@ impl AlccHalf {
         if self.taken == self.pending.len() {
             self.pending.clear();
             self.taken = 0;
-            self.connection.poll_output(now, &mut self.pending, MAX_PER_CALL * self.segment);
+            self.connection.poll_output(
+                now,
+                &mut self.pending,
+                MAX_PER_CALL as usize * self.segment,
+            );
         }
         &self.pending[self.taken..]
     }
