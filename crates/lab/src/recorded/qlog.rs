@@ -368,10 +368,11 @@ impl TraceReader {
         let title = self.title.filter(|title| !title.trim().is_empty());
         let title = title.unwrap_or_else(|| format!("trace {number}"));
         let are_several = self.flows.len() > 1;
-        let named = |(group, flow): (Option<String>, RecordedFlow)| {
+        let named = |(group, mut flow): (Option<String>, RecordedFlow)| {
             let group = group.filter(|_| are_several);
             let name = group.map_or(title.clone(), |group| format!("{title} {group}"));
-            RecordedFlow { name: name.chars().take(80).collect(), ..flow }
+            flow.name = name.chars().take(80).collect();
+            flow
         };
         self.flows.into_iter().map(named).collect()
     }
