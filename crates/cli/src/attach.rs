@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::connection_outputs::ConnectionOutputs;
 use crate::error::CommandError;
-use crate::experiment_options::ExperimentOptions;
+use crate::experiment_options::{ExperimentOptions, ReadExperiment};
 use crate::flow_options::InKernelArg;
 use crate::options::whole;
 use crate::sample_options::SampleOptions;
@@ -64,6 +64,7 @@ pub(crate) fn run(args: &AttachArgs) -> Result<ExitCode, CommandError> {
     let cc = controller(&args.cc);
     let cc = cc.map_err(|error| CommandError::usage(format!("--cc: {error}")))?;
     let experiment = args.experiment.read(&args.outputs, controller)?;
+    experiment.as_ref().map_or(Ok(()), ReadExperiment::check_without_first_bytes)?;
     daemon::run(args, &cc, experiment)
 }
 

@@ -177,6 +177,20 @@ fn has_several_controllers(experiment: &Experiment) -> bool {
 }
 
 impl ReadExperiment {
+    /// Refuses a guard that would never look: only a proxy sees first bytes.
+    pub(crate) fn check_without_first_bytes(&self) -> Result<(), CommandError> {
+        let unseen = [Figure::FirstByteP50, Figure::FirstByteP95];
+        let Some(limit) = self.experiment.guard.iter().find(|limit| unseen.contains(&limit.figure))
+        else {
+            return Ok(());
+        };
+        Err(CommandError::usage(format!(
+            "{}: guard: {}: only `cellpace proxy` measures it",
+            self.file.display(),
+            limit.figure.name()
+        )))
+    }
+
     /// What arms are drawn for.
     #[cfg(feature = "kernel")]
     pub(crate) fn assign(&self) -> cellpace_experiment::AssignBy {
@@ -225,7 +239,7 @@ impl ReadExperiment {
             ended.store(true, Ordering::Relaxed);
             complain(&format!(
                 "the experiment of {} was ended by its guard ({}): all connections get the first arm; give \
-                 it another name, or remove {}, to begin anew",
+                 it another name and another log, or remove {}, to begin anew",
                 file.display(),
                 in_words(look),
                 guard_file.display()

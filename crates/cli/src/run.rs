@@ -69,6 +69,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CommandError> {
     let rules = rules(args)?;
     args.experiment.check_files(&args.outputs, None)?;
     let experiment = args.experiment.read(&args.outputs, |cc| args.flow.controller(cc))?;
+    experiment.as_ref().map_or(Ok(()), ReadExperiment::check_without_first_bytes)?;
     let control = args.experiment.control(experiment.as_ref(), &args.flow, &args.outputs)?;
     match start(args, control, experiment, &rules) {
         Ok(code) => Ok(code),

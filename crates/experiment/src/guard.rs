@@ -78,22 +78,24 @@ impl Guard {
         Self::with(experiment, GuardState { experiment: name, described, ..GuardState::default() })
     }
 
-    /// The guard of an experiment that goes on: `state` is what [`to_json`](Self::to_json) gave. That of
-    /// another experiment is dropped.
+    /// The guard of an experiment that goes on: `state` is what [`to_json`](Self::to_json) gave.
     ///
     /// # Errors
-    /// When the text is no state of a guard, or that of an experiment of this name with other arms.
+    /// When the text is no state of a guard, or that of another experiment, or of this one with other arms.
     pub fn restore(experiment: &Experiment, state: &str) -> Result<Self, String> {
         let state: GuardState = serde_json::from_str(state).map_err(|error| {
             format!("not the state of a guard ({error}): name another log, or remove the file")
         })?;
         if state.experiment != experiment.name {
-            return Ok(Self::new(experiment));
+            return Err(format!("of the experiment `{}`: name another log", state.experiment));
         }
         match state.described == described(experiment) {
             true => Ok(Self::with(experiment, state)),
-            false => Err("the experiment's arms have changed since it began: give it another name"
-                .to_owned()),
+            false => {
+                Err("the experiment's arms have changed since it began: give it another name \
+                      and another log"
+                    .to_owned())
+            }
         }
     }
 

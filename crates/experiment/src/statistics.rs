@@ -285,7 +285,11 @@ fn compare_samples(
     let pairs = resampled(control, arm, units);
     let interval = |of: &dyn Fn(&(f64, f64)) -> f64| {
         let level = tail(control.units.len().min(arm.units.len()))?;
-        let mut values: Vec<f64> = pairs.iter().map(of).filter(|value| value.is_finite()).collect();
+        let mut values: Vec<f64> = pairs.iter().map(of).collect();
+        // Without those that divide by 0 the others would look certain.
+        if values.iter().any(|value| !value.is_finite()) {
+            return None;
+        }
         values.sort_by(f64::total_cmp);
         let at =
             |level: f64| values.get((level * (values.len().max(1) - 1) as f64).round() as usize);

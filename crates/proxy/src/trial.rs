@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use cellpace_experiment::ConnectionRecord;
-use cellpace_tcp::{TcpSamples, TrialPart, Trials, rounded};
+use cellpace_tcp::{TcpSamples, TrialPart, Trials, goodput_mbps, rounded};
 use tokio::time::{Instant, sleep};
 
 use crate::notice::ConnectionEnd;
@@ -54,7 +54,7 @@ impl Part {
         let sent = sent.load(Ordering::Relaxed);
         let seen = self.seen.into_inner().unwrap_or_else(PoisonError::into_inner);
         let acked = seen.last()?.acked_bytes.min(sent);
-        let goodput = first.and_then(|first| goodput_mbps(&seen, first, acked));
+        let time = first.and_then(|first| transfer_time(&seen, first));
         let record = self.drawn.record(assigner, seen)?;
         Some(ConnectionRecord {
             duration_s: rounded(self.accepted.elapsed().as_secs_f64()),
@@ -62,7 +62,7 @@ impl Part {
             outcome: how.word().to_owned(),
             acked_bytes: acked,
             received_bytes: received.load(Ordering::Relaxed),
-            goodput_mbps: goodput,
+            goodput_mbps: time.and_then(|time| goodput_mbps(acked, time)),
             first_byte_ms: first.map(|at| rounded((at - self.accepted).as_secs_f64() * 1e3)),
             ..record
         })
@@ -107,11 +107,9 @@ impl Part {
 }
 
 /// From the first byte to the last one's ack.
-fn goodput_mbps(seen: &TcpSamples, first: Instant, acked: u64) -> Option<f64> {
+fn transfer_time(seen: &TcpSamples, first: Instant) -> Option<Duration> {
     let rtt = Duration::from_micros(seen.last()?.rtt_us.into());
     let last = Instant::from_std(seen.last_sent()? + rtt);
-    let transfer = last.saturating_duration_since(first);
     // The kernel's clock of data that were sent ticks every few milliseconds.
-    let seconds = transfer.max(rtt).as_secs_f64();
-    (acked > 0 && seconds > 0.0).then(|| rounded(acked as f64 * 8e-6 / seconds))
+    Some(last.saturating_duration_since(first).max(rtt))
 }

@@ -307,14 +307,7 @@ impl Budget {
     fn bins_for<'r>(runs: impl Iterator<Item = &'r Run>) -> usize {
         let mut lengths: Vec<usize> = runs
             .filter_map(|run| run.series.as_ref())
-<<<<<<< HEAD
-            .flat_map(|series| {
-                let lines = 3 + drawn_flows(series) + bands(series) + drawn_windows(series);
-                std::iter::repeat_n(series.throughput_mbps.len(), lines)
-            })
-=======
             .flat_map(|series| std::iter::repeat_n(series.throughput_mbps.len(), lines(series)))
->>>>>>> f17fd506 (Say what recordings and differences do not know, and keep their columns)
             .collect();
         lengths.sort_unstable();
         // Short series leave what they do not need to the long ones.

@@ -46,4 +46,6 @@ pub use relay::{
 };
 pub use socket::{TcpFigures, unacknowledged};
 pub use stream::AlccStream;
-pub use trial::{ArmControl, TcpSamples, Treatment, Trial, TrialPart, Trials, rounded};
+pub use trial::{
+    ArmControl, TcpSamples, Treatment, Trial, TrialPart, Trials, goodput_mbps, rounded,
+};

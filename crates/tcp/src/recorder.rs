@@ -18,7 +18,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::kernel::{SocketName, SocketNews, follow_ends};
 use crate::socket::{TcpFigures, TcpInfo, namespace_cookie};
 use crate::thread::spawn;
-use crate::trial::{TcpSamples, TrialPart, rounded};
+use crate::trial::{TcpSamples, TrialPart, goodput_mbps, rounded};
 
 /// From one look at a connection to the next.
 const LOOK: Duration = Duration::from_millis(100);
@@ -222,8 +222,7 @@ impl Recordings {
         let Some(record) = part.record(&self.assigner, samples) else { return };
         let sent = last.sent_bytes.saturating_sub(last.retransmitted_bytes);
         let acked = last.acked_bytes.min(sent);
-        // The kernel's clock of what is under way ticks every few milliseconds.
-        let seconds = last.busy_us.max(last.rtt_us.into()) as f64 / 1e6;
+        let busy = Duration::from_micros(last.busy_us.max(last.rtt_us.into()));
         let outcome = match is_cut {
             true => "cut",
             false if socket.has_finished(&last, sent) => "finished",
@@ -235,8 +234,7 @@ impl Recordings {
             outcome: outcome.to_owned(),
             acked_bytes: acked,
             received_bytes: last.received_bytes,
-            goodput_mbps: (acked > 0 && seconds > 0.0)
-                .then(|| rounded(acked as f64 * 8e-6 / seconds)),
+            goodput_mbps: goodput_mbps(acked, busy),
             ..record
         });
     }

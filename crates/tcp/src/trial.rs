@@ -277,6 +277,15 @@ pub fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
+/// The shortest transfer whose goodput is told: the kernel's clock of what is under way ticks every 1 to 10 ms.
+const SHORTEST_TRANSFER: Duration = Duration::from_millis(20);
+
+/// Goodput of what was acknowledged in this time, in Mbit/s; `None`: nothing was, or the time is too short to be known.
+pub fn goodput_mbps(acked: u64, time: Duration) -> Option<f64> {
+    (acked > 0 && time >= SHORTEST_TRANSFER)
+        .then(|| rounded(acked as f64 * 8e-6 / time.as_secs_f64()))
+}
+
 fn since_1970() -> Duration {
     // A clock before 1970 is one that was never set.
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
@@ -293,6 +302,13 @@ fn is_in_share(number: u64, share: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn goodput_of_a_time_below_the_kernels_clock_is_not_told() {
+        assert_eq!(goodput_mbps(300_000, Duration::from_micros(18)), None, "133 Gbit/s");
+        assert_eq!(goodput_mbps(300_000, Duration::from_millis(240)), Some(10.0));
+        assert_eq!(goodput_mbps(0, Duration::from_secs(1)), None);
+    }
 
     #[test]
     fn a_share_of_connections_is_spread_evenly() {

@@ -98,6 +98,31 @@ fn a_client_with_many_connections_counts_once() {
 }
 
 #[test]
+fn a_rare_event_of_the_control_has_no_relative_interval() {
+    let record = |slot: u64, arm: &str, again: u64| ConnectionRecord {
+        arm: arm.to_owned(),
+        slot,
+        acked_bytes: 1_000_000,
+        retransmitted_bytes: again,
+        tcp_sent_bytes: 1_000_000,
+        ..ConnectionRecord::default()
+    };
+    // One slot of twenty has all that the control sent again: resamples without it divide by 0.
+    let of_slot = |slot: u64| {
+        [
+            record(2 * slot, "plain", if slot == 7 { 50_000 } else { 0 }),
+            record(2 * slot + 1, "pace", 0),
+        ]
+    };
+    let connections = (0..20).flat_map(of_slot).collect();
+    let result = ExperimentResult::of(&records(connections, "time"));
+    let figures = &result.comparisons[0].groups[0].figures;
+    let again = figures.iter().find(|figure| figure.figure == "retransmitted").unwrap();
+    assert!(!again.difference.differs(), "{again:?}");
+    assert_eq!(again.relative.unwrap().interval, None, "{again:?}");
+}
+
+#[test]
 fn groups_are_those_that_both_arms_have() {
     let mut connections = MODEL.run(1);
     for (at, record) in connections.iter_mut().enumerate() {

@@ -71,7 +71,8 @@ fn the_end_is_final_over_restarts_and_its_history_kept() {
     assert!(fired.fired && fired.worse > fired.limit && fired.at_least.unwrap() > 0.0, "{fired:?}");
     assert_eq!(looks.last().unwrap().at_s, fired.at_s);
     let other = crate::read(&crate::text("", TABLE).replace("\"bbr\"", "\"again\"")).unwrap();
-    assert!(Guard::restore(&other, &guard.to_json()).unwrap().fired().is_none());
+    let error = Guard::restore(&other, &guard.to_json()).unwrap_err();
+    assert_eq!(error, "of the experiment `bbr`: name another log");
     assert!(Guard::restore(&experiment, "{").is_err());
     let mut changed = experiment;
     changed.arms[1].cc = Some("copa".to_owned());

@@ -96,7 +96,7 @@ impl RecordedFlow {
                 *self.lost.get_or_insert(0.0) += packets;
             }
             Sample::MinRtt(ms) => {
-                self.min_rtt = Some(self.min_rtt.map_or(ms, |least| least.min(ms)))
+                self.min_rtt = Some(self.min_rtt.map_or(ms, |least| least.min(ms)));
             }
             Sample::Window(bytes) => bin.window = Some(bytes),
             Sample::InFlight(bytes) => bin.in_flight = Some(bytes),

@@ -445,7 +445,7 @@ mod tests {
         let header = FINAL.lines().next().unwrap().trim_start_matches('\u{1e}');
         let text = format!("{header}\n{}{}", event(0, "0.0", 40.5), event(1, "1.0", 30.0));
         let flows = read(&text).unwrap();
-        let seen = flows.iter().map(|flow| {
+        let seen = flows.flows.iter().map(|flow| {
             let json = serde_json::to_value(flow).unwrap();
             (flow.name.clone(), json["min_rtt_ms"].as_f64(), flow.lost)
         });

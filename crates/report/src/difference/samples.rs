@@ -107,8 +107,8 @@ fn of_runs(documents: &[Document]) -> Result<Sides, ReportError> {
         _ => None,
     });
     let are_single = names.iter().all(Option::is_some);
-    if !are_single && !(ccs[0].len() == ccs[1].len() && ccs[0].iter().all(|cc| ccs[1].contains(cc)))
-    {
+    let are_same = ccs[0].len() == ccs[1].len() && ccs[0].iter().all(|cc| ccs[1].contains(cc));
+    if !(are_single || are_same) {
         let [a, b] = ccs.each_ref().map(|ccs| ccs.join(", "));
         return wrong(&format!(
             "of {b}, and {} of {a}: both need the same controllers, or one each",
