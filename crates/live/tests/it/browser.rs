@@ -30,6 +30,8 @@ struct Browser {
     session: Option<String>,
     /// What the console and the browser complained about.
     complaints: Vec<String>,
+    /// The page that was opened last has loaded.
+    is_loaded: bool,
     _profile: tempfile::TempDir,
 }
 
@@ -65,9 +67,16 @@ impl Browser {
             }
         });
         let commands = child.stdin.take().unwrap();
-        let (session, complaints) = (None, Vec::new());
-        let mut browser =
-            Self { child, commands, messages, next: 0, session, complaints, _profile: profile };
+        let mut browser = Self {
+            child,
+            commands,
+            messages,
+            next: 0,
+            session: None,
+            complaints: Vec::new(),
+            is_loaded: false,
+            _profile: profile,
+        };
         browser.open_page(width, height, scheme);
         Some(browser)
     }
@@ -111,6 +120,7 @@ impl Browser {
 
     fn note(&mut self, message: &Value) {
         let params = &message["params"];
+        self.is_loaded |= message["method"] == "Page.loadEventFired";
         let is_complaint = match message["method"].as_str() {
             Some("Runtime.exceptionThrown") => true,
             Some("Runtime.consoleAPICalled") => params["type"] != "log",
@@ -124,7 +134,12 @@ impl Browser {
     }
 
     fn open(&mut self, link: &str) {
+        self.is_loaded = false;
         self.call("Page.navigate", json!({ "url": link }));
+        while !self.is_loaded {
+            let message = self.messages.recv_timeout(PATIENCE).expect("the page loads");
+            self.note(&message);
+        }
     }
 
     fn evaluate(&mut self, script: &str) -> Value {
