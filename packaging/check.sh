@@ -116,7 +116,7 @@ PYTHON
 
 # The newest C library that a program asks for must be one that the package asks for.
 needs_no_newer_library() {
-    needed=$(objdump -T "$1" | sed -n 's/.*(GLIBC_\([0-9.]*\)).*/\1/p' | sort -uV | tail -n 1)
+    needed=$(readelf --wide --dyn-syms "$1" | sed -n 's/.*@GLIBC_\([0-9.]*\).*/\1/p' | sort -uV | tail -n 1)
     printf '%s\n%s\n' "$needed" "$2" | sort -CV || fail "$1 needs glibc $needed, and the package says $2"
 }
 
@@ -155,6 +155,8 @@ debs() {
     say "its commands ran, and nothing was left"
     gone
     unpacked amd64
+    unpacked arm64
+    emulated "the package for arm64" "$work/arm64/usr/bin/cellpace" libc6
     upgrade
 }
 
@@ -177,7 +179,7 @@ emulated() {
     if [ "${3:-}" ] && [ ! -d "$work/libc" ]; then
         mmdebstrap --quiet --variant=extract --architectures=arm64 --include="$3" bookworm "$work/libc"
     fi
-    finds "$what" qemu-aarch64-static -L "$work/libc" "$arm"
+    finds "$what" qemu-aarch64-static ${3:+-L "$work/libc"} "$arm"
     say "$what: the same figures"
 }
 
@@ -190,14 +192,18 @@ tarballs() {
     if inside cellpace run -- true 2>"$work/refused"; then fail "the static program has no library to preload"; fi
     grep -q 'without libcellpace.so' "$work/refused" || fail "run: $(cat "$work/refused")"
     gone
-    tar -C "$work" --strip-components=1 -xzf cellpace-*-aarch64-unknown-linux-gnu.tar.gz --wildcards '*/cellpace'
-    emulated "the program for aarch64" "$work/cellpace" libc6
+    tar -C "$work" --strip-components=1 -xzf cellpace-*-aarch64-unknown-linux-musl.tar.gz --wildcards '*/cellpace'
+    emulated "the static program for arm64" "$work/cellpace"
     say "static programs ran"
 }
 
 # `./dev python --released` installs it and runs its tests.
 wheels() {
-    python3 -m zipfile -l cellpace-*.whl | grep -q 'cellpace/_native.abi3.so' || fail "the wheel has no native half"
+    for machine in x86_64 aarch64; do
+        wheel=$(echo cellpace-*-abi3-manylinux_*_$machine.whl)
+        python3 -m zipfile -l "$wheel" | grep -q 'cellpace/_native.abi3.so' || fail "$wheel has no native half"
+        say "$wheel"
+    done
 }
 
 # What the images are, and a proxy in one.

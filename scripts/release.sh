@@ -44,13 +44,23 @@ release_tools() {
     PATH=$tools/bin:$PATH
 }
 
-# program: the whole program, for this C library and newer ones; where, in $program.
+# program TARGET[.GLIBC] [ARGUMENT...]: the program for a machine and a C library; where, in $program.
 program() {
-    elf x86_64-unknown-linux-gnu
-    program=$CARGO_TARGET_DIR/x86_64-unknown-linux-gnu/$RELEASE_PROFILE/cellpace
-    cargo zigbuild --quiet --locked --profile "$RELEASE_PROFILE" --package cellpace \
-        --target "x86_64-unknown-linux-gnu.$RELEASE_GLIBC"
+    built_for=$1
+    shift
+    standard_library "${built_for%.*}"
+    program=$CARGO_TARGET_DIR/${built_for%.*}/$RELEASE_PROFILE/cellpace
+    cargo zigbuild --quiet --locked --profile "$RELEASE_PROFILE" --package cellpace --target "$built_for" "$@"
 }
+
+# standard_library TARGET: Rust's.
+standard_library() {
+    [ -e "$(rustc --print sysroot)/lib/rustlib/$1" ] || rustup target add "$1" >/dev/null 2>&1 ||
+        die "no standard library for $1: rustup downloads it once"
+}
+
+# machine TARGET: its name at Debian.
+machine() { case $1 in x86_64-*) echo amd64 ;; aarch64-*) echo arm64 ;; *) die "no package for $1" ;; esac; }
 
 # elf TARGET: Debian's static libelf and zlib for a machine, which libbpf is linked with.
 elf() {
@@ -59,7 +69,7 @@ elf() {
     if [ ! -e "$elf/libz.so" ]; then
         rm -rf "$elf"
         mkdir -p "$elf"
-        mmdebstrap --quiet --variant=extract --architectures=amd64 --include=libelf-dev,zlib1g-dev \
+        mmdebstrap --quiet --variant=extract --architectures="$(machine "$1")" --include=libelf-dev,zlib1g-dev \
             bookworm "$elf/root"
         # Under the names of shared libraries, for which the linker is asked.
         for name in elf z; do echo "INPUT($elf/root/usr/lib/$multiarch/lib$name.a)" >"$elf/lib$name.so"; done
@@ -69,9 +79,14 @@ elf() {
     export LIBBPF_SYS_EXTRA_CFLAGS "LIBBPF_SYS_LIBRARY_PATH_$(printf %s "$1" | tr - _)=$elf"
 }
 
+# The program for this machine first: it writes its own pages of the manual.
 release_debs() {
-    program
-    debian x86_64-unknown-linux-gnu
+    for target in x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu; do
+        elf $target
+        program $target.$RELEASE_GLIBC
+        [ $target != x86_64-unknown-linux-gnu ] || native=$program
+        debian $target
+    done
 }
 
 # debian TARGET: everything in its place below out/release/deb, for cargo-deb.
@@ -92,10 +107,10 @@ debian() {
     cp crates/preload/include/cellpace.h $root/usr/include/
     sed -e '/^#/d' -e "s#@PREFIX@#/usr#; s#@LIBDIR@#$libdir#; s#@VERSION@#$version#" \
         crates/preload/cellpace.pc.in >"$lib/pkgconfig/cellpace.pc"
-    "$program" man-pages $root/usr/share/man/man1
-    "$program" completions bash >$root/usr/share/bash-completion/completions/cellpace
-    "$program" completions zsh >$root/usr/share/zsh/vendor-completions/_cellpace
-    "$program" completions fish >$root/usr/share/fish/vendor_completions.d/cellpace.fish
+    "$native" man-pages $root/usr/share/man/man1
+    "$native" completions bash >$root/usr/share/bash-completion/completions/cellpace
+    "$native" completions zsh >$root/usr/share/zsh/vendor-completions/_cellpace
+    "$native" completions fish >$root/usr/share/fish/vendor_completions.d/cellpace.fish
     for unit in packaging/systemd/*.service; do
         sed 's#/usr/local/bin/#/usr/bin/#' "$unit" >"$root/usr/lib/systemd/system/${unit##*/}"
     done
@@ -106,27 +121,17 @@ debian() {
     rm -r $RELEASE/deb
 }
 
-# Programs for other machines, without the kernel driver. Rust links musl by itself; musl-gcc would make a program that
-# does not start.
+# Programs for all Linux of a machine, without the kernel driver.
 release_tarballs() {
-    packages musl-tools gcc-aarch64-linux-gnu libc6-dev-arm64-cross || die "without these there are no tarballs"
-    tarball x86_64-unknown-linux-musl musl-gcc cc
-    tarball aarch64-unknown-linux-gnu aarch64-linux-gnu-gcc aarch64-linux-gnu-gcc
-}
-
-# tarball TARGET COMPILER LINKER
-tarball() {
-    say "program for $1"
-    rustup target add "$1" >/dev/null 2>&1 || die "no standard library for $1: rustup downloads it once"
-    name=$(printf %s "$1" | tr a-z- A-Z_)
-    # shellcheck disable=SC2086
-    env "CARGO_TARGET_${name}_LINKER=$3" "CC_$(printf %s "$1" | tr - _)=$2" \
-        cargo build --quiet --locked --profile "$RELEASE_PROFILE" --package cellpace --target "$1" $PORTABLE
-    folder=cellpace-$version-$1
-    mkdir "$RELEASE/$folder"
-    cp "$CARGO_TARGET_DIR/$1/$RELEASE_PROFILE/cellpace" README.md LICENSE-MIT LICENSE-APACHE "$RELEASE/$folder/"
-    tar -C $RELEASE --owner=0 --group=0 -czf "$RELEASE/$folder.tar.gz" "$folder"
-    rm -r "${RELEASE:?}/$folder"
+    for target in x86_64-unknown-linux-musl aarch64-unknown-linux-musl; do
+        # shellcheck disable=SC2086
+        program $target $PORTABLE
+        folder=cellpace-$version-$target
+        mkdir "$RELEASE/$folder"
+        cp "$program" README.md LICENSE-MIT LICENSE-APACHE "$RELEASE/$folder/"
+        tar -C $RELEASE --owner=0 --group=0 -czf "$RELEASE/$folder.tar.gz" "$folder"
+        rm -r "${RELEASE:?}/$folder"
+    done
 }
 
 # Each crate is packed and built from its package alone, then the example of a controller in a crate of its own with
@@ -198,11 +203,14 @@ release_images() {
     done
 }
 
-# The wheel of the Python package; `./dev python --released` tests it.
+# The wheels of the Python package; `./dev python --released` tests this machine's.
 release_wheels() {
     python_tools || die "the wheel takes Python 3.11 and maturin"
-    wheel "$PWD/out/wheel"
-    mv "$made" $RELEASE/
+    for target in x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu; do
+        standard_library $target
+        wheel "$PWD/out/wheel" --target $target --zig --compatibility "manylinux_$(printf %s $RELEASE_GLIBC | tr . _)"
+        mv "$made" $RELEASE/
+    done
     rmdir out/wheel
 }
 
