@@ -482,12 +482,14 @@ decide, not the number of channels.""",
 )
 def mdi1000(c: Claim) -> None:
     """The table of Verus was trained over 1000 cellular channels (MDI, 2021)."""
+    for states in ("relative", "levels"):
+        c.train(states, traces=[f"mdi/channel{channel:02}" for channel in range(8)], states=states)
     teacher = c.run("teacher", block="CELL", trace="hspa", cc="verus:r=2")
     relative = c.run(
-        "relative", block="CELL", trace="hspa", cc="mdi:model=trained-relative,users=1", seeds=[1, 2, 3, 4, 5]
+        "relative", block="CELL", trace="hspa", cc="mdi:model=train.relative,users=1", seeds=[1, 2, 3, 4, 5]
     )
     levels = c.run(
-        "levels", beside=True, block="CELL", trace="hspa", cc="mdi:model=trained-levels,users=1", seeds=[1, 2, 3, 4, 5]
+        "levels", beside=True, block="CELL", trace="hspa", cc="mdi:model=train.levels,users=1", seeds=[1, 2, 3, 4, 5]
     )
     built_in = c.run("built_in", beside=True, block="CELL", trace="hspa", cc="mdi", seeds=[1, 2, 3, 4, 5])
     relative.core(

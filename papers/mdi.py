@@ -3,9 +3,10 @@
 from papers.claims import Claim, claim
 from papers.figures import MB, mbit, overlap, s, spearman
 
-NETWORK = '"Min queue length: 3 Mbit, Max queue length: 9 Mbit, Drop probability: 0.1%" (table 1)'
-EVALUATED = ["mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"]
-"""Channels that are none of those with which tables are trained."""
+NETWORK = """"Number of channel traces 5", "Min queue length: 3 Mbit, Max queue length: 9 Mbit, Drop probability: 0.1%"
+(table 1)"""
+EVALUATED = ["mdi/channel07", "mdi/channel08", "mdi/channel09", "mdi/channel10", "mdi/channel11"]
+"""Five channels, none of them one of the five with which tables are trained."""
 
 
 @claim(
@@ -1274,7 +1275,7 @@ def fig10(c: Claim) -> None:
         ),
     )
     combined.full(
-        "the delays are in that order in at least 8 of 12 cells of channel and number of users",
+        "the delays are in that order in at least 10 of 15 cells of channel and number of users",
         lambda run: (
             (
                 (
@@ -1286,7 +1287,7 @@ def fig10(c: Claim) -> None:
                     < one["one_way_delay_ms.mean"].at(flows=["2", "3", "4"]).mean("cc", "seed")
                 )
             ).count()
-            >= 8
+            >= 10
         ),
     )
     combined.chart(

@@ -18,9 +18,9 @@ from papers.traces import Traces
 _QUEUE = "red:min=3mbit,max=9mbit,p=0.1%,gentle=false"
 """The AQM of the MDI paper."""
 _DEFAULTS: dict[str, Any] = {
-    # The teacher of the MDI paper's evaluation, on channels other than those of the evaluation.
+    # The teacher of the MDI paper's evaluation, on five channels other than the five of the evaluation.
     "teacher": "verus:r=2",
-    "traces": [f"mdi/channel{channel:02}" for channel in range(8)],
+    "traces": [f"mdi/channel{channel:02}" for channel in range(5)],
     "users": [1, 2, 3, 4],
     "duration": None,
     "states": "absolute:bin=2ms",

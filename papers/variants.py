@@ -44,11 +44,15 @@ FORMS = {
         Form("verus"),
         Form("verus:original", r'"verus:', '"verus:original,'),
     ],
+    "mdi": [
+        Form("walk as printed", r'("mdi:model=[^"]*)"', r'\1,sampler=closest,empty=paper,loss=ignore"'),
+        Form("walk of cellpace"),
+    ],
 }
 """The forms of a paper's protocol. The first, as the paper prints it, decides."""
-_OWN_FORM = re.compile("verus:(paper|original)")
+_OWN_FORM = re.compile("sampler=|verus:(paper|original)")
 """What names a form itself, beside others."""
-_NAMES = {"verus": '"verus:'}
+_NAMES = {"verus": '"verus:', "mdi": '"mdi:model='}
 
 _VARIED: dict[str, tuple[str, list[str]]] = {
     "RTT": ("rtt", ["20ms", "30ms", "60ms", "100ms"]),

@@ -188,6 +188,9 @@ def test_the_form_that_the_paper_prints_decides_and_the_others_are_beside_it() -
     assert outcome.differences == ["verus: reproduced, not refuted"]
     values = {tried.results[0].value for tried in outcome.forms}
     assert len(values) > 1, "the forms are not the same program"
+    walk = Claim("mdi-made", "here", "A walk.", "text", "virtual", "reproduced")
+    walk.run("paper", trace="constant:12mbit", cc="mdi:model=train.still,sampler=closest")
+    assert [form.name for form in forms_of(walk)] == ["as written"]
 
 
 def test_intervals_and_repetitions_stand_beside_the_values(capsys: pytest.CaptureFixture[str]) -> None:
