@@ -16,9 +16,9 @@ use crate::flow::{FlowOutcome, SharedFlow};
 use crate::options::{FlowDriver, FlowOptions, RelayOptions};
 use crate::relay::alcc_half::AlccHalf;
 use crate::relay::congestion_control;
+use crate::relay::gate_half::GateHalf;
 use crate::relay::half::Half;
 use crate::relay::local_socket::{LocalSocket, Readiness, SocketEvents};
-use crate::relay::plain_half::PlainHalf;
 use crate::socket::{self, TcpInfo};
 use cellpace_alcc::AlccError;
 
@@ -117,8 +117,8 @@ impl RelayFlow {
                     let build = || options.cc.build(setup.clone());
                     Some(windows.join(key, gate.share?.weight, setup.mss, build))
                 };
-                let half = PlainHalf::new(tcp.as_fd(), options, &gate.relay, join, now)?;
-                Half::Plain(Box::new(half))
+                let half = GateHalf::new(tcp.as_fd(), options, &gate.relay, join, now)?;
+                Half::Gate(Box::new(half))
             }
             FlowDriver::ClientServer(both) => {
                 prepare(tcp.as_fd(), local.as_fd(), &both.relay)?;
@@ -158,7 +158,7 @@ impl RelayFlow {
     /// The flow's part of a group, if it is in one.
     pub(crate) fn member(&self) -> Option<&WindowMember> {
         match &self.half {
-            Half::Plain(plain) => plain.member(),
+            Half::Gate(gate) => gate.member(),
             Half::Alcc(_) => None,
         }
     }
@@ -281,7 +281,7 @@ impl RelayFlow {
         }
         let in_over = self.local.is_gone() || self.passed_end;
         match self.half {
-            Half::Plain(_) => self.finished && in_over,
+            Half::Gate(_) => self.finished && in_over,
             Half::Alcc(_) => {
                 in_over && (self.finished || self.local.is_gone()) && self.lingered(now)
             }
@@ -397,7 +397,7 @@ impl RelayFlow {
             self.options.cc = Self::in_place_of_both_halves();
         }
         let FlowDriver::ClientServer(both) = &self.options.driver else { return Ok(()) };
-        let plain = PlainHalf::new(self.tcp.as_fd(), &self.options, &both.relay, |_| None, now);
+        let plain = GateHalf::new(self.tcp.as_fd(), &self.options, &both.relay, |_| None, now);
         let mut plain = plain.map_err(|error| match error {
             TcpError::Setup { source, .. } | TcpError::NotTcp(source) => {
                 FlowOutcome::Failed(source.raw_os_error().unwrap_or(libc::EIO))
@@ -405,7 +405,7 @@ impl RelayFlow {
             _ => FlowOutcome::Failed(libc::EIO),
         })?;
         plain.take_over(&waiting, arrived);
-        self.half = Half::Plain(Box::new(plain));
+        self.half = Half::Gate(Box::new(plain));
         Ok(())
     }
 
@@ -439,7 +439,7 @@ impl RelayFlow {
 
     fn fail(&mut self, now: Time, outcome: FlowOutcome, scratch: &mut [u8]) -> NextTurn {
         self.publish(now);
-        if matches!(self.half, Half::Plain(_)) {
+        if matches!(self.half, Half::Gate(_)) {
             return NextTurn::Over(outcome);
         }
         self.shared.end(outcome);
@@ -464,7 +464,7 @@ impl RelayFlow {
         }
         let read = match &self.half {
             Half::Alcc(alcc) => alcc.is_handed_over(),
-            Half::Plain(_) => true,
+            Half::Gate(_) => true,
         };
         if read || self.local.is_gone() {
             NextTurn::Over(failed.outcome)

@@ -9,14 +9,14 @@ use rustix::net::SendFlags;
 use crate::FlowStats;
 use crate::relay::alcc_half::AlccHalf;
 use crate::relay::byte_queue::AT_HAND;
+use crate::relay::gate_half::GateHalf;
 use crate::relay::local_socket::LocalSocket;
-use crate::relay::plain_half::PlainHalf;
 use cellpace_alcc::AlccError;
 
 /// The lower half of a flow. The relay moves the bytes and knows nothing of windows.
 pub(crate) enum Half {
     /// TCP's own acks count.
-    Plain(Box<PlainHalf>),
+    Gate(Box<GateHalf>),
     /// Acks inside the stream count.
     Alcc(Box<AlccHalf>),
 }
@@ -25,7 +25,7 @@ pub(crate) enum Half {
 macro_rules! either {
     ($lower:expr, $half:ident => $what:expr) => {
         match $lower {
-            Half::Plain($half) => $what,
+            Half::Gate($half) => $what,
             Half::Alcc($half) => $what,
         }
     };
@@ -34,16 +34,16 @@ macro_rules! either {
 impl Half {
     /// Learns from the kernel what was acknowledged; `stamps` says that stamps wait.
     pub(crate) fn learn(&mut self, now: Time, tcp: BorrowedFd<'_>, stamps: bool) {
-        if let Self::Plain(plain) = self {
-            plain.learn(now, tcp, stamps);
+        if let Self::Gate(gate) = self {
+            gate.learn(now, tcp, stamps);
         }
     }
 
     /// A deadline may have passed.
     pub(crate) fn on_timer(&mut self, now: Time) -> Result<(), AlccError> {
         match self {
-            Self::Plain(plain) => {
-                plain.on_timer(now);
+            Self::Gate(gate) => {
+                gate.on_timer(now);
                 Ok(())
             }
             Self::Alcc(alcc) => alcc.on_timer(now),
@@ -58,7 +58,7 @@ impl Half {
                 return;
             }
             match self {
-                Self::Plain(plain) => plain.fill(most, local),
+                Self::Gate(gate) => gate.fill(most, local),
                 Self::Alcc(alcc) => alcc.fill(most, local, scratch),
             }
         }
@@ -75,7 +75,7 @@ impl Half {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match self {
             // A record per call, never merged with the next call's: each has its own stamp.
-            Self::Plain(_) => flags | SendFlags::EOR,
+            Self::Gate(_) => flags | SendFlags::EOR,
             Self::Alcc(_) => flags,
         }
     }
@@ -83,7 +83,7 @@ impl Half {
     /// TCP took so many of them.
     pub(crate) fn on_taken(&mut self, now: Time, count: usize) {
         match self {
-            Self::Plain(plain) => plain.on_taken(now, count),
+            Self::Gate(gate) => gate.on_taken(now, count),
             Self::Alcc(alcc) => alcc.on_taken(count),
         }
     }
@@ -103,7 +103,7 @@ impl Half {
     /// Whether it takes more of what comes from TCP.
     pub(crate) fn takes_input(&self) -> bool {
         match self {
-            Self::Plain(plain) => plain.takes_input(),
+            Self::Gate(gate) => gate.takes_input(),
             // Acks stand behind data that the application does not read yet.
             Self::Alcc(_) => true,
         }
@@ -117,8 +117,8 @@ impl Half {
         local: &mut LocalSocket,
     ) -> Result<(), AlccError> {
         match self {
-            Self::Plain(plain) => {
-                plain.handle_input(now, bytes, local);
+            Self::Gate(gate) => {
+                gate.handle_input(now, bytes, local);
                 Ok(())
             }
             Self::Alcc(alcc) => alcc.handle_input(now, bytes),
@@ -128,7 +128,7 @@ impl Half {
     /// Nothing more comes from TCP.
     pub(crate) fn handle_eof(&mut self) -> Result<(), AlccError> {
         match self {
-            Self::Plain(_) => Ok(()),
+            Self::Gate(_) => Ok(()),
             Self::Alcc(alcc) => alcc.handle_eof(),
         }
     }
@@ -142,7 +142,7 @@ impl Half {
     /// more comes from TCP.
     pub(crate) fn is_read(&self, ended: bool) -> bool {
         match self {
-            Self::Plain(plain) => ended && plain.takes_input(),
+            Self::Gate(gate) => ended && gate.takes_input(),
             Self::Alcc(alcc) => alcc.is_read(),
         }
     }
@@ -157,7 +157,7 @@ impl Half {
     /// Whether TCP gets nothing more; `ended` says that the application sends nothing more.
     pub(crate) fn is_drained(&self, ended: bool) -> bool {
         match self {
-            Self::Plain(plain) => ended && plain.is_drained(),
+            Self::Gate(gate) => ended && gate.is_drained(),
             Self::Alcc(alcc) => alcc.is_drained(),
         }
     }
@@ -166,7 +166,7 @@ impl Half {
     /// that ever will be.
     pub(crate) fn is_delivered(&self) -> bool {
         match self {
-            Self::Plain(plain) => plain.is_idle(),
+            Self::Gate(gate) => gate.is_idle(),
             Self::Alcc(alcc) => alcc.is_delivered(),
         }
     }
@@ -174,7 +174,7 @@ impl Half {
     /// Whether bytes of the application wait here for TCP.
     pub(crate) fn holds_output(&self) -> bool {
         match self {
-            Self::Plain(plain) => !plain.is_drained(),
+            Self::Gate(gate) => !gate.is_drained(),
             Self::Alcc(alcc) => alcc.holds_output(),
         }
     }
@@ -182,7 +182,7 @@ impl Half {
     /// Whether bytes of the peer wait here for the application.
     pub(crate) fn holds_input(&self) -> bool {
         match self {
-            Self::Plain(plain) => !plain.takes_input(),
+            Self::Gate(gate) => !gate.takes_input(),
             Self::Alcc(alcc) => !alcc.is_handed_over(),
         }
     }
@@ -190,7 +190,7 @@ impl Half {
     /// Whether nothing waits and nothing is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         match self {
-            Self::Plain(plain) => plain.is_idle() && plain.is_drained(),
+            Self::Gate(gate) => gate.is_idle() && gate.is_drained(),
             Self::Alcc(alcc) => alcc.is_idle(),
         }
     }
@@ -198,7 +198,7 @@ impl Half {
     /// Whether TCP is over with bytes that will never be acknowledged.
     pub(crate) fn is_cut_off(&self) -> bool {
         match self {
-            Self::Plain(plain) => plain.is_cut_off(),
+            Self::Gate(gate) => gate.is_cut_off(),
             // It gives up by a time of its own.
             Self::Alcc(_) => false,
         }
@@ -207,7 +207,7 @@ impl Half {
     /// Whether memory for its buffers could not be allocated.
     pub(crate) fn is_starved(&self) -> bool {
         match self {
-            Self::Plain(plain) => plain.is_starved(),
+            Self::Gate(gate) => gate.is_starved(),
             Self::Alcc(_) => false,
         }
     }
@@ -220,7 +220,7 @@ impl Half {
     /// When [`on_timer`](Self::on_timer) and [`learn`](Self::learn) want to be called.
     pub(crate) fn next_deadline(&self, now: Time, tcp_writable: bool) -> Option<Time> {
         match self {
-            Self::Plain(plain) => plain.next_deadline(now, tcp_writable),
+            Self::Gate(gate) => gate.next_deadline(now, tcp_writable),
             Self::Alcc(alcc) => alcc.next_deadline(),
         }
     }
@@ -228,7 +228,7 @@ impl Half {
     /// Whether what the kernel reports of the TCP socket may wait until then.
     pub(crate) fn naps(&self, now: Time) -> bool {
         match self {
-            Self::Plain(plain) => plain.naps(now),
+            Self::Gate(gate) => gate.naps(now),
             Self::Alcc(_) => false,
         }
     }
@@ -236,7 +236,7 @@ impl Half {
     /// The figures.
     pub(crate) fn stats(&mut self, tcp: BorrowedFd<'_>) -> FlowStats {
         match self {
-            Self::Plain(plain) => plain.stats(),
+            Self::Gate(gate) => gate.stats(),
             Self::Alcc(alcc) => alcc.stats(tcp),
         }
     }

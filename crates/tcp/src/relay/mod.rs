@@ -7,9 +7,9 @@ mod byte_queue;
 mod congestion_control;
 mod engine;
 mod flow;
+mod gate_half;
 mod half;
 mod local_socket;
-mod plain_half;
 
 pub use congestion_control::{BelowOnSystem, CongestionControlName, TcpCongestionControl};
 pub use engine::{RelayEngine, trim_memory};

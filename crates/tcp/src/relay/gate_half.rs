@@ -32,7 +32,7 @@ const MAX_NAP: Span = Span::from_millis(10);
 const QUIET: Span = Span::from_millis(100);
 
 /// The lower half of a flow whose peer knows nothing of it.
-pub(crate) struct PlainHalf {
+pub(crate) struct GateHalf {
     books: Books,
     rule: CallRule,
     /// From the application, on its way to TCP.
@@ -54,7 +54,7 @@ pub(crate) struct PlainHalf {
     starved: bool,
 }
 
-impl PlainHalf {
+impl GateHalf {
     /// Above a TCP connection that was not written to since it is not to be controlled. With a
     /// `member` the controller is that of its group.
     pub(crate) fn new(
