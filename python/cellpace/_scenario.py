@@ -86,12 +86,12 @@ class Scenario:
     """When the link may deliver."""
     flows: Iterable[Flow] = field(default_factory=lambda: [Flow("pace")])
     """The flows."""
-    rtt: Quantity = "40ms"
-    """Round-trip delay without queueing."""
+    rtt: Quantity | None = None
+    """Round-trip delay without queueing; ``None``: that of ``path``, or 40 ms."""
     queue: str = "droptail:2MB"
     """The queue at the bottleneck."""
-    loss: str = "0%"
-    """Random loss."""
+    loss: str | None = None
+    """Random loss; ``None``: that of ``path``, or none."""
     send_jitter: str = "100%"
     """Random delay before each packet where flows share the link, in shares of a packet's time."""
     duration: Quantity | None = None
@@ -105,15 +105,17 @@ class Scenario:
     ``{"wired": {"trace": "constant:1gbit", "rtt": "20ms"}, "radio": {"trace": "lte-driving"}}``."""
     more: str = ""
     """Further fields and tables as TOML, e.g. ``'jitter = "harq:bler=10%,rtt=8ms"'``."""
+    path: str | PathLike[str] | None = None
+    """Rate, RTT and loss at once in place of ``trace``: a table with a column of each, or a profile such as
+    ``"leo-bent-pipe"``."""
 
     def __post_init__(self) -> None:
         self.flows = list(self.flows)
 
     def to_toml(self) -> str:
         """Returns the scenario as ``cellpace sim`` reads it."""
-        trace = "constant:1mbit" if isinstance(self.trace, Trace) else written("trace", self.trace)
         of_link = ("rtt", "queue", "loss") if self.links is None else ()
-        lines = [f"trace = {_toml(trace)}"] if self.links is None else []
+        lines = [self._rates()] if self.links is None else []
         for key in (*of_link, "send_jitter", "duration", "skip"):
             if (value := getattr(self, key)) is not None:
                 lines.append(f"{key} = {_toml(written(key, value))}")
@@ -126,6 +128,14 @@ class Scenario:
         ]
         flows = [flow._toml() for flow in self.flows if flow.count]
         return "\n".join([*lines, self.more, *links, *flows]) + "\n"
+
+    def _rates(self) -> str:
+        if self.path is None:
+            trace = "constant:1mbit" if isinstance(self.trace, Trace) else written("trace", self.trace)
+            return f"trace = {_toml(trace)}"
+        if self.trace != "lte-driving":
+            raise _native.CellpaceError("path: has the trace as well; leave one of the two out")
+        return f"path = {_toml(written('path', self.path))}"
 
     def _each_flow(self) -> list[Flow]:
         return [flow for flow in self.flows for _ in range(flow.count)]

@@ -258,3 +258,8 @@ def test_a_whole_path_has_the_programs_figures(program: Program) -> None:
     assert without_command(ours.to_json()) == without_command(program("compare", *options, "--json=-"))
     with pytest.raises(cp.CellpaceError, match="path: has the trace as well"):
         cp.compare("copa", "lte-stationary", path="leo-bent-pipe")
+    scenario = cp.Scenario(path="leo-bent-pipe", flows=[cp.Flow("copa")], duration="5s")
+    compared = cp.compare("copa", path="leo-bent-pipe", duration="5s")
+    assert cp.simulate(scenario)["throughput_mbps"].tolist() == compared["throughput_mbps"].tolist()
+    with pytest.raises(cp.CellpaceError, match="path: has the trace as well"):
+        cp.simulate(cp.Scenario(trace="lte-stationary", path="leo-bent-pipe"))
