@@ -6,7 +6,7 @@ Quantities are written with their units, as on the command line of ``cellpace``:
 
 from cellpace._compare import compare
 from cellpace._controller import Controller, ControllerLike
-from cellpace._describe import ControllerInfo, Param, controllers, params, profiles
+from cellpace._describe import ControllerInfo, Param, cite, controllers, params, profiles
 from cellpace._native import (
     AckEvent,
     CellpaceError,
@@ -62,6 +62,7 @@ __all__ = [
     "Tuning",
     "Watched",
     "__version__",
+    "cite",
     "compare",
     "controllers",
     "drive",

@@ -1,4 +1,4 @@
-"""What there is: controllers, their parameters, profiles."""
+"""What there is: controllers, their parameters, profiles, and how to cite it."""
 
 from __future__ import annotations
 
@@ -65,3 +65,15 @@ def params(controller: str) -> list[Param]:
 def profiles() -> list[str]:
     """Returns the names of the built-in profiles, for ``trace``."""
     return _native.profiles()
+
+
+def cite() -> str:
+    """Returns BibTeX for this version, which ``CITATION.cff`` of the repository describes."""
+    fields = {
+        "title": "cellpace: congestion control for cellular networks",
+        "author": "{The cellpace developers}",
+        "version": _native.__version__,
+        "url": "https://github.com/cellpace/cellpace",
+    }
+    lines = [f"  {name} = {{{value}}}," for name, value in fields.items()]
+    return "\n".join(["@software{cellpace,", *lines, "}"]) + "\n"

@@ -20,6 +20,15 @@ def test_the_package_is_the_installed_one() -> None:
     assert "site-packages" in found.parts and SOURCES not in found.parents
 
 
+def test_what_is_cited_is_what_the_repository_describes() -> None:
+    described = (SOURCES.parent / "CITATION.cff").read_text(encoding="utf-8")
+    lines = cp.cite().splitlines()
+    cited = dict(line.strip(" ,").split(" = ", 1) for line in lines if " = " in line)
+    assert lines[0] == "@software{cellpace," and cited["version"] == f"{{{cp.__version__}}}"
+    for field in ("title", "version", "url"):
+        assert cited[field].strip("{}") in described
+
+
 @pytest.fixture(scope="module")
 def wheel() -> zipfile.ZipFile:
     path = os.environ.get("CELLPACE_WHEEL", "")
