@@ -132,7 +132,7 @@ def _run(args: argparse.Namespace) -> int:
             cp._report.write_text(args.json, text)
     if args.json != "-":
         for outcome in outcomes:
-            print(_outcome_text(outcome))
+            print(outcome_text(outcome))
         print(_summary(outcomes, options))
     return _exit_code(outcomes)
 
@@ -157,8 +157,9 @@ def _record(args: argparse.Namespace) -> int:
     return 0
 
 
-def _outcome_text(outcome: Outcome) -> str:
-    is_other = outcome.verdict != outcome.expected and not (outcome.has_failed or outcome.on_generated_traces)
+def outcome_text(outcome: Outcome) -> str:
+    """What a terminal shows of a claim that ran, or why it did not."""
+    is_other = outcome.unrun is None and outcome.verdict != outcome.expected and not outcome.on_generated_traces
     lines = [f"{outcome.claim.id}: {outcome.shown}" + (f"  EXPECTED: {outcome.expected}" if is_other else "")]
     lines += [f"  {line}" for line in variants_of(outcome)]
     if outcome.depth == "as written" and not outcome.on_generated_traces:

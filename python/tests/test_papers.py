@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from papers import charts, fetch, figures, recordings, runner, scenarios
-from papers.__main__ import main
+from papers.__main__ import main, outcome_text
 from papers.claims import Check, Claim, Result, Run, all_claims, select, verdict_of
 from papers.figures import NUMBER, TIME, Figures, Margin, Row, WrongClaim, ms
 from papers.pages import HEADLINES, count_rows, write_pages
@@ -110,6 +110,7 @@ def test_a_claim_that_cannot_run_leaves_the_others_their_figures(tmp_path: Path)
     needs.needs_traces = True
     outcomes = runner.run([needs, windows("constant:12mbt"), windows("constant:12mbit")], QUICK)
     assert outcomes[0].unrun == "needs traces" and outcomes[0].is_expected
+    assert outcome_text(outcomes[0]) == f"{needs.id}: needs traces"
     assert outcomes[1].has_failed and "run alone" in str(outcomes[1].unrun)
     assert outcomes[2].unrun is None
     (missing,) = runner.run([windows("city-drive")], runner.Options("quick", tmp_path))
