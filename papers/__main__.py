@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--jobs", type=int, help="runs at the same time; without it one per core")
         command.add_argument("--fresh", action="store_true", help="use no results of earlier times")
         command.add_argument(
-            "--fetch", action="store_true", help="first get missing recorded traces from who published them"
+            "--fetch", action="store_true", help="first get missing recorded traces from the repositories"
         )
         command.add_argument(
             "--sweep", action="store_true", help="also run other forms, and set otherwise what papers do not print"

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use cellpace_cc::ControllerSpec;
 
@@ -16,7 +16,7 @@ use cellpace_experiment::{
     FigureKind, Guard, GuardLook, SlotRecord,
 };
 use cellpace_live::{MetricFamily, MetricKind, MoreMetrics, metric_family};
-use cellpace_tcp::{ControlOptions, Recorder, TcpCongestionControl, Treatment, Trial};
+use cellpace_tcp::{ControlOptions, Recorder, TcpCongestionControl, Treatment, Trial, since_1970};
 use clap::Args;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -99,11 +99,6 @@ impl SlotMeter {
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::try_from(time).unwrap_or_default()
-}
-
-fn since_1970() -> Duration {
-    // A clock before 1970 is one that was never set.
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 impl ExperimentOptions {

@@ -104,7 +104,7 @@ struct announcement {
 	u16 header; /* bytes of TCP's header with the options of every packet */
 	u8 opened;
 	u8 arm;
-	u8 drawn; /* the arm was drawn for it: else it is the first, as long as nobody has drawn */
+	u8 drawn; /* the arm was drawn for it: else it has the first arm until the daemon draws */
 	u8 reserved[3];
 };
 
@@ -266,7 +266,7 @@ static inline bool give(struct bpf_sock_ops *ctx, struct rules *rules, struct mi
 	return false;
 }
 
-/* The arm of its client; MAX_ARMS before the daemon has drawn one, and of who is not in the experiment. */
+/* The arm of its client; MAX_ARMS before the daemon has drawn one, and of clients that are not in the experiment. */
 static inline u32 arm_of_client(const struct announcement *told)
 {
 	struct client client = { .network = { told->peer[0], told->peer[1] } };

@@ -137,7 +137,7 @@ function end(data) {
   showSums(data.t, data.summary);
 }
 
-// Whoever pastes another link into the same tab means it.
+// Another link that is pasted into the same tab is followed.
 addEventListener("hashchange", () => location.reload());
 if (token) follow();
 else setState("lost", "open the link as it was printed: the part behind # is the key");

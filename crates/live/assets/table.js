@@ -30,7 +30,7 @@ export class Table {
     this.#onChoose = onChoose;
     one("#scroll").addEventListener("scroll", () => this.#scrolled(), { passive: true });
     new ResizeObserver(() => this.#scrolled()).observe(one("#scroll"));
-    // What somebody points at does not run away.
+    // A row under the pointer must not move before the click.
     one("#scroll").addEventListener("pointerover", (event) => { if (event.target.closest("tbody tr:not(.space)")) this.#isHeld = true; });
     one("#scroll").addEventListener("pointerleave", () => this.#release());
     let typing = 0;

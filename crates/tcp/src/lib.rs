@@ -47,5 +47,5 @@ pub use relay::{
 pub use socket::{TcpFigures, unacknowledged};
 pub use stream::AlccStream;
 pub use trial::{
-    ArmControl, TcpSamples, Treatment, Trial, TrialPart, Trials, goodput_mbps, rounded,
+    ArmControl, TcpSamples, Treatment, Trial, TrialPart, Trials, goodput_mbps, rounded, since_1970,
 };

@@ -286,7 +286,8 @@ pub fn goodput_mbps(acked: u64, time: Duration) -> Option<f64> {
         .then(|| rounded(acked as f64 * 8e-6 / time.as_secs_f64()))
 }
 
-fn since_1970() -> Duration {
+/// The time of day that slots go by, since 1970.
+pub fn since_1970() -> Duration {
     // A clock before 1970 is one that was never set.
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

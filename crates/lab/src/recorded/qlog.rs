@@ -348,7 +348,7 @@ impl TraceReader {
     fn take(&mut self, name: &str, data: &Value, flow: usize) -> Result<(), String> {
         let field = |names: &[&str]| names.iter().find_map(|name| number(data.get(*name)?));
         let samples = match name {
-            // Who logs what leaves logs what is lost.
+            // A log with sent packets also has those that were lost.
             "packet_sent" => [length(data).map(Sample::Sent), Some(Sample::Lost(0.0)), None, None],
             "packet_received" => [length(data).map(Sample::Received), None, None, None],
             "packet_lost" => [Some(Sample::Lost(1.0)), None, None, None],
