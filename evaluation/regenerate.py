@@ -6,7 +6,7 @@ page that has them; the text around it is written by hand.
 
 Parts: papers, attacks, quic (real time of evaluation/quic.json), requests (real time of evaluation/small_requests.json), readme, reading (docs/reading-results.md), originals, profiles, mdi, pace,
 parity, alcc, servers, kernel, live_experiment and many_flows (the last six of evaluation/parity.json and its like, which real
-time has filled), recorded (profiles, by evaluation/recorded_profiles.py), scenarios. Without one, all.
+time has filled), recorded (profiles, by evaluation/recorded_profiles.py), scenarios, media (docs/spec/gcc.md). Without one, all.
 
 Real traces come from the folder CELLPACE_TRACES (Mahimahi format, <name>.down), the figures of the
 original programs from originals.json in CELLPACE_REFERENCE (default: the folder `reference` beside the
@@ -25,6 +25,7 @@ import kernel_cost
 import live_experiment
 import many_flows
 import mdi_evaluation
+import media
 import originals
 import pace
 import parity
@@ -83,6 +84,7 @@ PARTS = {
     "scenarios": (scenarios.tables, True),
     "requests": (small_requests.tables, bool(TRACES)),
     "attacks": (attacks.tables, True),
+    "media": (media.tables, True),
 }
 
 

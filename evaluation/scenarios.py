@@ -1,4 +1,4 @@
-"""The table of examples/scenarios without the finds of `attack`: what each is about, by its first line, and the
+"""The table of examples/scenarios without the finds of `attack` and the cases of RFC 8867 (docs/spec/gcc.md): what each is about, by its first line, and the
 figures of its run."""
 import json
 
@@ -9,7 +9,7 @@ FOLDER = ROOT / "examples" / "scenarios"
 
 def tables():
     header = ["scenario", "what it is", "Mbit/s of each flow, RTT of pings", "queue p95, ms", "lost, %"]
-    paths = [path for path in sorted(FOLDER.glob("*.toml")) if not path.name.startswith("attack-")]
+    paths = [path for path in sorted(FOLDER.glob("*.toml")) if not path.name.startswith(("attack-", "rfc8867-"))]
     return {"scenarios": table(header, [row(path) for path in paths])}
 
 

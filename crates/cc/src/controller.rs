@@ -34,6 +34,7 @@ pub struct Stamp {
     /// | Verus | window in packets, first packet number of the session |
     /// | MDI | window in 1/256 packets |
     /// | Pace | `delivered` |
+    /// | GCC | number of the probe |
     /// | others | none |
     pub local: [u64; 4],
     /// The word that travels with the packet to the [`Receiver`] half. Used by Sprout.

@@ -30,6 +30,7 @@ mod epochs;
 mod event;
 mod extremes;
 mod fixed;
+mod gcc;
 mod inspect;
 mod mdi;
 mod pace;

@@ -143,6 +143,10 @@ pub fn registry() -> &'static [ControllerInfo] {
             "scream",
             "SCReAM v2: window by queue delay, and the rate of a video encoder",
         ),
+        ControllerInfo::new::<crate::gcc::GccParams>(
+            "gcc",
+            "GCC of WebRTC: the rate of a video, by growth of delay and by loss",
+        ),
         ControllerInfo::new::<MdiController>(
             "mdi",
             "MDI: a Markov table learnt from another controller (by default Verus)",

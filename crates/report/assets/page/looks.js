@@ -4,7 +4,7 @@ let looks = [];
 let colours = [];
 
 /** Controllers whose look is their own on every page: its place is the name's. New ones come last. */
-const OWN_LOOKS = ["verus", "copa", "cubic", "bbr", "pace", "sprout", "newreno", "vegas", "bbr3", "prague", "bic", "westwood", "ledbat", "c2tcp", "vivace", "scream", "mdi", "fixed", "policy"];
+const OWN_LOOKS = ["verus", "copa", "cubic", "bbr", "pace", "sprout", "newreno", "vegas", "bbr3", "prague", "bic", "westwood", "ledbat", "c2tcp", "vivace", "scream", "mdi", "fixed", "policy", "gcc"];
 
 /** The places of the looks of these names among `count`, each another one: that of the controller, or of the first of its variants;
     others take those that are left, in order. */

@@ -2,9 +2,13 @@
 //! and other controllers under the same video. The figures there come from an independent simulation,
 //! whose random numbers are others.
 
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
 use crate::common::{bulk, outcome, secs};
 use cellpace_base::{ParamSet, Time};
 use cellpace_measure::VideoFigures;
+use cellpace_path::schedule::TraceFiles;
 use cellpace_sim::{FlowSpec, FlowTraffic, Scenario, VideoSpec};
 
 fn video(cc: &str, source: &str) -> FlowSpec {
@@ -210,7 +214,7 @@ fn a_video_goes_over_handovers_cells_and_links_in_series() {
         "duration='20s'\n[path.core]\ntrace='constant:50mbit'\nrtt='20ms'\n[path.radio]\n\
          trace='constant:12mbit'\n[[flow]]\ncc='scream'\nvideo={fps=60}\n",
     ] {
-        let mut files = cellpace_path::schedule::TraceFiles::none();
+        let mut files = TraceFiles::none();
         let scenario = Scenario::from_toml("s.toml", toml, &mut files).unwrap();
         let seen = figures(&scenario);
         assert!(seen.len() == 1 && seen[0].frames > 300 && seen[0].late < 0.2, "{toml}: {seen:?}");
@@ -229,8 +233,89 @@ fn what_does_not_go_with_a_video_is_refused() {
         ("video=30", "video: write a table, such as video = { fps = 30 }"),
     ] {
         let toml = format!("trace='constant:12mbit'\n[[flow]]\ncc='scream'\n{flow}\n");
-        let mut files = cellpace_path::schedule::TraceFiles::none();
+        let mut files = TraceFiles::none();
         let why = Scenario::from_toml("s.toml", &toml, &mut files).unwrap_err().to_string();
         assert!(why.starts_with("s.toml:") && why.contains(part), "{flow}: {why}");
     }
+}
+
+/// RFC 8867's cases under GCC, and with SCReAM in its place: Mbit/s of each video, late frames of all of them and
+/// p95 of the queue delay, coarse. `INSTA_UPDATE=always` takes over new figures.
+#[test]
+fn cases_of_rfc_8867() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/scenarios");
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let is_case = |path: &PathBuf| path.to_str().is_some_and(|path| path.contains("/rfc8867-"));
+    let mut files: Vec<_> = entries.filter(is_case).collect();
+    files.sort();
+    let mut text = String::new();
+    for file in &files {
+        let name = file.file_stem().unwrap().to_str().unwrap();
+        for cc in ["gcc", "scream"] {
+            let toml =
+                std::fs::read_to_string(file).unwrap().replace("\"gcc:", &format!("\"{cc}:"));
+            let scenario = Scenario::from_toml(name, &toml, &mut TraceFiles::none()).unwrap();
+            let seen = outcome(&scenario).figures;
+            let videos: Vec<_> = seen.per_flow.iter().filter_map(|flow| flow.video).collect();
+            let rates = videos.iter().map(|video| format!("{:.1}", video.bitrate_mbps));
+            let late = videos.iter().map(|video| video.late).sum::<f64>() / videos.len() as f64;
+            let coarse = |value: f64, step: f64| (value / step).round() * step;
+            writeln!(
+                text,
+                "{name} {cc}: {}, late {} %, p95 {} ms",
+                rates.collect::<Vec<_>>().join(" + "),
+                coarse(100.0 * late, 5.0),
+                coarse(seen.queue_delay_ms.p95, 20.0),
+            )
+            .unwrap();
+        }
+    }
+    insta::assert_snapshot!(text.trim_end());
+}
+
+/// 5.1 of RFC 8867: the rate follows the path within seconds, down and up, and the queue is short in between.
+#[test]
+fn gcc_follows_the_path() {
+    let at = |from: u64, to: u64| {
+        let toml =
+            include_str!("../../../../examples/scenarios/rfc8867-5.1-variable-capacity.toml");
+        let case = Scenario::from_toml("5.1", toml, &mut TraceFiles::none()).unwrap();
+        let duration = secs(to) + cellpace_base::Span::from_millis(200);
+        let case = Scenario { duration, skip: secs(from), ..case };
+        figures(&case)[0]
+    };
+    let (steady, risen) = (at(5, 40), at(50, 60));
+    within(steady.bitrate_mbps, 0.8..=0.98);
+    within(steady.frame_delay_ms.p95, 60.0..=150.0);
+    within(risen.bitrate_mbps, 1.3..=1.55);
+    // At first the buffer is full of what the path no longer carries.
+    within(at(60, 64).late, 0.8..=1.0);
+    let fallen = at(67, 80);
+    within(fallen.bitrate_mbps, 0.48..=0.6);
+    within(fallen.late, 0.0..=0.5);
+}
+
+/// What GCC is known for: beside Cubic in a deep buffer hardly anything is left to it.
+#[test]
+fn gcc_section_8_starves_beside_cubic_in_a_deep_buffer() {
+    let two = scenario(vec![video("gcc", ""), bulk("cubic")], 20, 59);
+    let deep = two.with_link(|link| link.down.queue = "droptail:2MB".parse().unwrap());
+    within(figures(&deep)[0].bitrate_mbps, 0.05..=0.08 * 12.0);
+}
+
+/// An interruption that nobody announces cuts the rate, which takes long to come back.
+#[test]
+fn gcc_section_8_a_handover_cuts_the_rate_for_long() {
+    let rate = |handover: &str| {
+        let toml = format!(
+            "trace='constant:12mbit'\nduration='58s'\nskip='55s'\n[[flow]]\n\
+             cc='gcc'\nvideo={{}}\n{handover}"
+        );
+        figures(&Scenario::from_toml("s", &toml, &mut TraceFiles::none()).unwrap())[0].bitrate_mbps
+    };
+    let without = rate("");
+    within(without, 10.0..=12.0);
+    // Five seconds after it.
+    let after = rate("[[handover]]\nat='50s'\nlength='300ms'\nsignal=false\n");
+    within(after, 0.3 * without..=0.6 * without);
 }
