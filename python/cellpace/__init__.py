@@ -9,6 +9,7 @@ from cellpace._controller import Controller, ControllerLike
 from cellpace._describe import ControllerInfo, Param, cite, controllers, params, profiles
 from cellpace._native import (
     AckEvent,
+    Beside,
     CellpaceError,
     EpochEvent,
     InternalError,
@@ -31,6 +32,7 @@ from cellpace._tune import Candidate, Tuning, tune
 
 __all__ = [
     "AckEvent",
+    "Beside",
     "Candidate",
     "CellpaceError",
     "Controller",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from cellpace._native import (
     AckEvent,
+    Beside,
     CellpaceError,
     EpochEvent,
     LossEvent,
@@ -50,6 +51,11 @@ class Controller:
     """How packets are marked as able to carry marks of congestion, without which none arrive at
     ``on_mark``: ``"classic"`` (ECT(0): a mark counts as a loss), ``"l4s"`` (ECT(1): the controller
     reacts to each mark in proportion); ``None``: not at all. It is read once, after ``start``."""
+    beside: Mapping[str, str | Beside] = {}
+    """Built-in controllers, such as ``{"slow": "copa", "fast": "cubic"}``, that see all that this one sees. From
+    ``start`` on their ``cwnd`` and ``pacing`` are in ``self.beside["slow"]``."""
+    follows: str | None = None
+    """The one of ``beside`` whose window and pacing are in force; ``None``: those of this object."""
 
     def start(self, mss: int, now: float, seed: int) -> None:
         """A connection begins; ``mss`` is the size of a full packet in bytes.
@@ -91,6 +97,11 @@ class Controller:
         One call for many acks: a controller that decides every few milliseconds anyway costs a
         seventh of one that is called for each.
         """
+
+
+    def inside(self) -> dict[str, float]:
+        """Internal values for series and pages: always the same names, whose ends are their units (``rate_mbps``)."""
+        return {}
 
 
 ControllerLike = str | Controller | type[Controller] | Callable[[], Controller]

@@ -9,6 +9,7 @@ import numpy.typing as npt
 __all__ = [
     "AckEvent",
     "ArrowTable",
+    "Beside",
     "CellpaceError",
     "Environments",
     "EpochEvent",
@@ -222,6 +223,17 @@ class EpochEvent:
     @property
     def rtt_max(self) -> float | None:
         """Largest RTT of the epoch in seconds."""
+
+@final
+class Beside:
+    """A built-in controller beside one of your own."""
+
+    @property
+    def cwnd(self) -> float:
+        """Bytes that may be in flight; infinity: no bound."""
+    @property
+    def pacing(self) -> float | None:
+        """Bytes per second; ``None``: no pacing."""
 
 @final
 class ArrowTable:

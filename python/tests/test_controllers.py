@@ -278,3 +278,82 @@ def test_a_flow_the_other_way() -> None:
     flow = cp.Flow("sprout:original", reverse="sprout:original")
     runs = cp.simulate(cp.Scenario("constant:20mbit", [flow], duration="8s", more='uplink = "constant:5mbit"'))
     assert runs.figures["utilization"] > 0.5
+
+
+BESIDE = ["copa", "cubic", "bbr", "verus:r=2", "pace"]
+
+
+@pytest.mark.parametrize("cc", BESIDE)
+def test_what_follows_a_built_in_controller_sends_what_it_sends(cc: str) -> None:
+    class Follows(cp.Controller):
+        beside = {"other": "newreno", "one": cc}  # noqa: RUF012
+        follows = "one"
+
+    for path in ("random loss", "outages", "handover"):
+        conditions = {"duration": "10s", **PATHS[path]}
+        built_in, follower = cp.compare(cc, **conditions), cp.compare(Follows, **conditions)
+        for column in follower.column_names[1:]:
+            assert follower[column].tolist() == built_in[column].tolist(), (path, column)
+
+
+def test_a_controller_chooses_between_built_in_ones() -> None:
+    seen: list[tuple[float, float, float | None]] = []
+
+    class Chooses(cp.Controller):
+        beside = {"slow": "copa", "fast": "cubic"}  # noqa: RUF012
+        follows = "fast"
+
+        def on_ack(self, ack: cp.AckEvent) -> None:
+            slow, fast = self.beside["slow"], self.beside["fast"]
+            assert isinstance(slow, cp.Beside) and isinstance(fast, cp.Beside)
+            seen.append((slow.cwnd, fast.cwnd, fast.pacing))
+            self.follows = "slow" if ack.now > 5 else "fast"
+
+    path = {"trace": "constant:12mbit", "rtt": "40ms", "duration": "10s"}
+    runs = cp.compare([Chooses, "cubic", "copa"], **path, series=True)
+    chosen, cubic, copa = (runs.series(run)["queue_delay_p50_ms"] for run in range(3))
+    half = len(chosen) // 2
+    assert chosen[: half - 1].tolist() == cubic[: half - 1].tolist()
+    assert chosen[-4:].max() < cubic[-4:].min() / 3 and copa[-4:].max() < cubic[-4:].min() / 3
+    assert len({slow for slow, _, _ in seen}) > 10 and len({fast for _, fast, _ in seen}) > 10
+
+
+def test_a_controller_shows_what_is_inside() -> None:
+    class Shows(Steady):
+        acks = 0
+
+        def on_ack(self, ack: cp.AckEvent) -> None:
+            self.acks += 1
+
+        def inside(self) -> dict[str, float]:
+            return {"acks": self.acks, "half_ratio": 0.5}
+
+    series = cp.compare(Shows, "constant:12mbit", duration="4s", series=True).series(0)
+    acks, half = series["inside_acks"], series["inside_half_ratio"]
+    assert (acks[1:] > acks[:-1]).all() and acks[-1] > 500
+    assert half.tolist() == [0.5] * len(half)
+
+
+def test_what_is_beside_or_inside_is_checked() -> None:
+    class Wrong(Steady):
+        beside: Any = {}  # noqa: RUF012
+        follows: Any = None
+        shown: Any = {}  # noqa: RUF012
+
+        def on_ack(self, ack: cp.AckEvent) -> None:
+            pass
+
+        def inside(self) -> dict[str, float]:
+            return self.shown  # type: ignore[no-any-return]
+
+    def refused(error: type[Exception], text: str, **attributes: object) -> None:
+        with pytest.raises(error, match=text):
+            cp.compare(type("Odd", (Wrong,), attributes), duration="4s", series=True)
+
+    refused(cp.CellpaceError, "beside: a: .*did you mean `copa`", beside={"a": "coppa"})
+    refused(cp.CellpaceError, "beside: a: `sprout` has a half at the receiver", beside={"a": "sprout"})
+    refused(TypeError, r"Odd.beside must be names and built-in controllers; it is \[1\]", beside=[1])
+    refused(TypeError, "Odd.follows: no `b` in beside; there are: a", beside={"a": "copa"}, follows="b")
+    refused(TypeError, "Odd.follows must be a name in beside; it is 3", beside={"a": "copa"}, follows=3)
+    refused(TypeError, r"Odd.inside\(\) must be a dictionary of numbers; it is 5", shown=5)
+    refused(TypeError, "must be real number", shown={"a": "b"})

@@ -3,6 +3,7 @@
 
 #![expect(clippy::needless_pass_by_value, reason = "arguments from Python come as values")]
 
+mod beside;
 mod compare;
 mod describe;
 mod error;
@@ -24,6 +25,8 @@ mod transfer;
 mod _native {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::beside::BesideState;
     #[pymodule_export]
     use crate::compare::{compare, simulate};
     #[pymodule_export]

@@ -1,17 +1,20 @@
 //! Controllers that are written in Python.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cellpace_base::{Rate, Span, Time, nearest, parse_span};
 use cellpace_cc::{
-    Ack, Controller, ControllerSpec, Ecn, Loss, Mark, Pacing, Permit, SentPacket, Setup, Spurious,
-    Stamp, Timeout,
+    Ack, Block, Controller, ControllerSpec, Ecn, Frame, Loss, Mark, Pacing, Permit, SentPacket,
+    Setup, Spurious, Stamp, Timeout,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
+use crate::beside::AllBeside;
 use crate::events::{AckEvent, EpochEvent, LossEvent, MarkEvent, PacketEvent, TimeoutEvent};
 
 /// The first exception of controllers that run together. Once there is one, none of them is called
@@ -81,6 +84,8 @@ struct Methods {
     on_path_change: Option<Py<PyAny>>,
     on_deadline: Option<Py<PyAny>>,
     on_epoch: Option<Py<PyAny>>,
+    /// Whether the class says what is inside it.
+    shows: bool,
 }
 
 impl Methods {
@@ -110,6 +115,7 @@ impl Methods {
             on_path_change: method("on_path_change")?,
             on_deadline: method("on_deadline")?,
             on_epoch: method("on_epoch")?,
+            shows: method("inside")?.is_some(),
         })
     }
 }
@@ -130,6 +136,37 @@ fn check_names(object: &Bound<'_, PyAny>, base: &Bound<'_, PyAny>) -> PyResult<(
     };
     let class = object.get_type().name()?;
     Err(PyTypeError::new_err(format!("{class}.{unknown} would never be called; {hint}")))
+}
+
+/// Names of values at most, in a process: they stay in memory.
+const MAX_NAMES: usize = 1000;
+
+/// What the method `inside` of a controller says.
+fn values_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<(&'static str, f64)>> {
+    let found = object.call_method0(intern!(object.py(), "inside"))?;
+    let values = found.cast::<PyDict>().ok().map(|values| {
+        let value = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+            Ok((lasting(&name.extract::<String>()?)?, value.extract::<f64>()?))
+        };
+        values.iter().map(value).collect::<PyResult<_>>()
+    });
+    values.unwrap_or_else(|| Err(wrong(object, "inside()", "a dictionary of numbers", &found)))
+}
+
+/// The same text for as long as the process runs, as names of values are.
+fn lasting(name: &str) -> PyResult<&'static str> {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(name) {
+        return Ok(known);
+    }
+    if names.len() == MAX_NAMES {
+        let text = format!("inside: `{name}`: there are {MAX_NAMES} names of values already");
+        return Err(PyValueError::new_err(text));
+    }
+    let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
+    names.insert(name);
+    Ok(name)
 }
 
 /// The codepoint that a class asks for.
@@ -167,6 +204,7 @@ struct PyController {
     deadline: Option<Time>,
     epoch: Option<Epoch>,
     ecn: Option<Ecn>,
+    beside: AllBeside,
 }
 
 impl PyController {
@@ -179,11 +217,12 @@ impl PyController {
             return Err(PyTypeError::new_err(text));
         }
         let methods = Methods::of(&object)?;
+        let beside = AllBeside::of(&object, &setup)?;
         let mut random = setup.random;
         object.call_method1("start", (setup.mss, seconds(setup.start), random.bits()))?;
         let epoch = methods.on_epoch.is_some().then(|| epoch(&object, setup.start)).transpose()?;
         let ecn = Some(ecn(&object)?);
-        let mut made = Self { methods, mss: setup.mss, epoch, ecn, ..Self::default() };
+        let mut made = Self { methods, mss: setup.mss, epoch, ecn, beside, ..Self::default() };
         made.read(&object)?;
         made.object = Some(object.unbind());
         Ok(made)
@@ -202,14 +241,16 @@ impl PyController {
     fn read(&mut self, object: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = object.py();
         let cwnd = object.getattr(intern!(py, "cwnd"))?;
-        self.cwnd =
-            bytes(&cwnd).ok_or_else(|| wrong(object, "cwnd", "a number of bytes", &cwnd))?;
+        self.cwnd = bytes(&cwnd)
+            .ok_or_else(|| wrong(object, "cwnd", "a number of bytes, at least 0", &cwnd))?;
         let pacing = object.getattr(intern!(py, "pacing"))?;
         self.pacing = match pacing.is_none() {
             true => None,
             false => {
                 let rate = number(&pacing);
-                let rate = rate.ok_or_else(|| wrong(object, "pacing", "bytes per second", &pacing));
+                let rate = rate.ok_or_else(|| {
+                    wrong(object, "pacing", "bytes per second, at least 0", &pacing)
+                });
                 Some(Rate::from_bytes_per_sec(rate?))
             }
         };
@@ -218,11 +259,19 @@ impl PyController {
             true => None,
             false => {
                 let at = number(&deadline);
-                let at = at.ok_or_else(|| wrong(object, "next_deadline", "seconds", &deadline));
+                let at = at.ok_or_else(|| {
+                    wrong(object, "next_deadline", "seconds, at least 0", &deadline)
+                });
                 Some(Time::ZERO + Span::from_secs_f64(at?))
             }
         };
-        Ok(())
+        if self.beside.is_empty() {
+            return Ok(());
+        }
+        let follows = object.getattr(intern!(py, "follows"))?;
+        let name = follows.extract::<Option<String>>();
+        let name = name.map_err(|_| wrong(object, "follows", "a name in beside", &follows))?;
+        self.beside.follow(object, name.as_deref())
     }
 
     /// Calls a method, if the class defines it and nothing was raised before.
@@ -269,7 +318,7 @@ fn epoch(object: &Bound<'_, PyAny>, start: Time) -> PyResult<Epoch> {
 fn wrong(object: &Bound<'_, PyAny>, name: &str, wanted: &str, found: &Bound<'_, PyAny>) -> PyErr {
     let class = object.get_type().name().map(|name| name.to_string()).unwrap_or_default();
     let found = found.repr().map(|text| text.to_string()).unwrap_or_default();
-    PyTypeError::new_err(format!("{class}.{name} must be {wanted}, at least 0; it is {found}"))
+    PyTypeError::new_err(format!("{class}.{name} must be {wanted}; it is {found}"))
 }
 
 /// A number that is not negative; `None`: it is none.
@@ -288,6 +337,7 @@ fn seconds(at: Time) -> f64 {
 
 impl Controller for PyController {
     fn on_sent(&mut self, packet: &SentPacket) -> Stamp {
+        self.beside.on_sent(packet);
         if let Some(epoch) = &mut self.epoch {
             epoch.sums.sent(packet);
         }
@@ -296,6 +346,7 @@ impl Controller for PyController {
     }
 
     fn on_ack(&mut self, ack: &Ack<'_>) {
+        self.beside.on_ack(ack);
         if let Some(epoch) = &mut self.epoch {
             epoch.sums.acked(ack);
         }
@@ -303,6 +354,7 @@ impl Controller for PyController {
     }
 
     fn on_loss(&mut self, loss: &Loss<'_>) {
+        self.beside.on_loss(loss);
         if let Some(epoch) = &mut self.epoch {
             epoch.sums.lost(loss);
         }
@@ -310,14 +362,17 @@ impl Controller for PyController {
     }
 
     fn on_mark(&mut self, mark: &Mark<'_>) {
+        self.beside.on_mark(mark);
         self.call(|methods| &methods.on_mark, || MarkEvent::of(mark));
     }
 
     fn on_timeout(&mut self, timeout: &Timeout) {
+        self.beside.on_timeout(timeout);
         self.call(|methods| &methods.on_timeout, || TimeoutEvent::of(timeout));
     }
 
     fn on_spurious(&mut self, spurious: &Spurious<'_>) {
+        self.beside.on_spurious(spurious);
         match spurious {
             Spurious::Timeout { now } => {
                 self.call(|methods| &methods.on_spurious_timeout, || seconds(*now));
@@ -329,6 +384,7 @@ impl Controller for PyController {
     }
 
     fn on_path_change(&mut self, now: Time) {
+        self.beside.on_path_change(now);
         self.call(|methods| &methods.on_path_change, || seconds(now));
     }
 
@@ -337,22 +393,51 @@ impl Controller for PyController {
     }
 
     fn permit(&self) -> Permit {
-        Permit::Window(self.cwnd)
+        self.beside.permit().unwrap_or(Permit::Window(self.cwnd))
     }
 
     fn pacing(&self) -> Option<Pacing> {
+        if let Some(followed) = self.beside.pacing() {
+            return followed;
+        }
         self.pacing.map(|rate| Pacing { rate, burst: BURST_PACKETS * self.mss })
     }
 
     fn next_deadline(&self) -> Option<Time> {
         let epoch = self.epoch.as_ref().map(|epoch| epoch.next);
-        match (epoch, self.deadline) {
-            (Some(epoch), Some(own)) => Some(epoch.min(own)),
-            (epoch, own) => epoch.or(own),
+        [epoch, self.deadline, self.beside.next_deadline()].into_iter().flatten().min()
+    }
+
+    fn rto(&self) -> Option<Span> {
+        self.beside.rto()
+    }
+
+    fn on_ecn_failed(&mut self, now: Time) {
+        self.beside.on_ecn_failed(now);
+    }
+
+    fn on_frame(&mut self, frame: &Frame) {
+        self.beside.on_frame(frame);
+    }
+
+    fn on_block(&mut self, block: &Block) {
+        self.beside.on_block(block);
+    }
+
+    fn target_rate(&self) -> Option<Rate> {
+        self.beside.target_rate()
+    }
+
+    fn inspect(&self, show: &mut dyn FnMut(&'static str, f64)) {
+        let Some(object) = self.object.as_ref().filter(|_| self.methods.shows) else { return };
+        match Python::attach(|py| values_of(object.bind(py))) {
+            Ok(values) => values.into_iter().for_each(|(name, value)| show(name, value)),
+            Err(error) => self.raised.set(error),
         }
     }
 
     fn on_deadline(&mut self, now: Time) {
+        self.beside.on_deadline(now);
         if let Some(epoch) = self.epoch.as_mut().filter(|epoch| now >= epoch.next) {
             epoch.next = (epoch.next + epoch.length).max(now + MIN_EPOCH);
             let sums = epoch.sums.take(now);
