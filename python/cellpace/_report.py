@@ -69,9 +69,14 @@ def page_of(documents: Iterable[tuple[str, str]]) -> str:
 
 def write_text(path: str | PathLike[str], text: str) -> None:
     """Writes a file aside and renames it."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: str | PathLike[str], data: bytes) -> None:
+    """Writes a file aside and renames it."""
     aside = f"{fspath(path)}.{os.getpid()}.partial"
     try:
-        Path(aside).write_text(text, encoding="utf-8")
+        Path(aside).write_bytes(data)
         os.replace(aside, path)
     finally:
         Path(aside).unlink(missing_ok=True)

@@ -32,7 +32,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from os import PathLike
+from os import PathLike, fspath
+from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
 import gymnasium
@@ -42,11 +43,12 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from cellpace import _native
+from cellpace._onnx import read_layers, write_layers
 from cellpace._report import write_text
 from cellpace._trace import TraceLike, native_traces
 from cellpace._written import Quantity, asked, jobs_of, several, written
 
-__all__ = ["Convention", "LinkEnv", "LinkOptions", "LinkVectorEnv", "save_policy"]
+__all__ = ["Convention", "LinkEnv", "LinkOptions", "LinkVectorEnv", "export_onnx", "save_policy"]
 
 Convention = Literal["default", "aurora", "orca", "mvfst"]
 """Whose observations, actions or rewards: ours, or those of Aurora, Orca and mvfst-rl."""
@@ -73,6 +75,8 @@ class LinkOptions(TypedDict, total=False):
     """The queue at the bottleneck. ``"droptail:2MB"``."""
     loss: str
     """Random loss. ``"0%"``."""
+    path: Mapping[str, Any]
+    """Other fields of the path, as ``compare`` has them: ``{"uplink": "constant:1mbit", "handover": "9s/200ms"}``. None."""
     duration: Quantity
     """Length of an episode; it is truncated, never terminated. ``"30s"``."""
     competing: str | Iterable[str]
@@ -103,7 +107,8 @@ class _Links:
             raise TypeError(f"no option `{unknown[0]}`; there are {names}")
         rtt = options.get("rtt", "40ms")
         pair = (written("rtt", rtt[0]), written("rtt", rtt[1])) if isinstance(rtt, tuple) else None
-        path = {
+        path: dict[str, Any] = {
+            **_path(options.get("path", {})),
             "queue": options.get("queue", "droptail:2MB"),
             "loss": written("loss", options.get("loss", "0%")),
         }
@@ -158,6 +163,17 @@ class _Links:
         observations, figures = self.arrays()
         self.native.step(values, observations, figures)
         return observations, figures
+
+
+def _path(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a path in their written forms."""
+    twice = sorted({"queue", "loss", "rtt"} & set(fields))
+    if twice:
+        raise TypeError(f"path: `{twice[0]}` is an option of its own")
+    return {
+        name: [written(name, one) for one in value] if isinstance(value, list | tuple) else written(name, value)
+        for name, value in fields.items()
+    }
 
 
 def _drawn(generator: np.random.Generator) -> int:
@@ -303,18 +319,21 @@ class LinkVectorEnv(gymnasium.vector.VectorEnv[Observations, Any, npt.NDArray[An
 def save_policy(
     path: str | PathLike[str],
     env: Any,
-    layers: Iterable[tuple[npt.ArrayLike, npt.ArrayLike]],
+    layers: Iterable[tuple[npt.ArrayLike, npt.ArrayLike]] | str | PathLike[str],
     *,
     about: str = "",
 ) -> None:
     """Writes a policy for the environment ``env`` as a file.
 
     layers: weights (a row for each output) and bias of each, with tanh between them and nothing behind
-        the last. Its output is the action; with discrete actions the largest of its outputs decides.
+        the last. Its output is the action; with discrete actions the largest of its outputs decides. Or an ONNX file
+        of such a network (``pip install cellpace[onnx]``).
     about: for people.
 
     Raises ``CellpaceError`` where sizes do not fit.
     """
+    if isinstance(layers, str | PathLike):
+        layers = read_layers(layers)
     written_layers = [
         {"weights": np.asarray(weights, np.float64).tolist(), "bias": np.asarray(bias, np.float64).tolist()}
         for weights, bias in layers
@@ -323,6 +342,27 @@ def save_policy(
     text = json.dumps(document | dict(env.unwrapped.rules) | {"layers": written_layers})
     _native.check_policy(text)
     write_text(path, text + "\n")
+
+
+def export_onnx(policy: str | PathLike[str], path: str | PathLike[str]) -> None:
+    """Writes the network of a policy's file as ONNX: from ``observation`` to ``action``, before it is clipped.
+
+    Raises ``CellpaceError`` where the file is no policy.
+    """
+    name = fspath(policy)
+    try:
+        text = Path(policy).read_text(encoding="utf-8")
+    except OSError as error:
+        raise _native.CellpaceError(f"{name}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise _native.CellpaceError(f"{name}: no policy: it is not text") from None
+    try:
+        _native.check_policy(text)
+    except _native.CellpaceError as error:
+        raise _native.CellpaceError(f"{name}: {error}") from None
+    document = json.loads(text)
+    layers = [(np.array(one["weights"], np.float64), np.array(one["bias"], np.float64)) for one in document["layers"]]
+    write_layers(path, layers, document.get("about", ""))
 
 
 gymnasium.register(

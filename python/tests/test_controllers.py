@@ -309,8 +309,7 @@ def test_a_controller_chooses_between_built_in_ones() -> None:
             seen.append((slow.cwnd, fast.cwnd, fast.pacing))
             self.follows = "slow" if ack.now > 5 else "fast"
 
-    path = {"trace": "constant:12mbit", "rtt": "40ms", "duration": "10s"}
-    runs = cp.compare([Chooses, "cubic", "copa"], **path, series=True)
+    runs = cp.compare([Chooses, "cubic", "copa"], "constant:12mbit", duration="10s", series=True)
     chosen, cubic, copa = (runs.series(run)["queue_delay_p50_ms"] for run in range(3))
     half = len(chosen) // 2
     assert chosen[: half - 1].tolist() == cubic[: half - 1].tolist()

@@ -121,6 +121,83 @@ def test_what_cannot_be_is_refused(options: dict[str, Any], sentence: str) -> No
         cellpace.gym.LinkEnv(**options)
 
 
+def test_the_rest_of_the_path_is_as_in_compare() -> None:
+    path = {"uplink": "constant:100kbit", "handover": ["200ms/100ms/90ms"], "impair": "duplicate=1%"}
+    env = gymnasium.make("cellpace/Link-v0", trace="constant:6mbit", duration="1s", path=path)
+    plain = gymnasium.make("cellpace/Link-v0", trace="constant:6mbit", duration="1s")
+    assert episode(env, 3) == episode(env, 3) != episode(plain, 3)
+    with pytest.raises(cp.CellpaceError, match="did you mean `uplink`"):
+        cellpace.gym.LinkEnv(path={"uplin": "constant:1mbit"})
+    with pytest.raises(TypeError, match="path: `queue` is an option of its own"):
+        cellpace.gym.LinkEnv(path={"queue": "codel"})
+
+
+def test_a_policy_goes_to_onnx_and_comes_back(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx", reason="no onnx")
+    from onnx.reference import ReferenceEvaluator
+
+    env = gymnasium.make("cellpace/Link-v0", history=1, **LINK)
+    random = np.random.default_rng(1)
+    sizes = [6, 8, 5, 1]
+    for kind in (np.float32, np.float64):
+        layers: list[tuple[Any, Any]] = [
+            (random.normal(size=(out, into)).astype(kind), random.normal(size=out).astype(kind))
+            for into, out in itertools.pairwise(sizes)
+        ]
+        policy, model, back = (tmp_path / name for name in ("a.json", "a.onnx", "b.json"))
+        cellpace.gym.save_policy(policy, env, layers, about="three layers")
+        cellpace.gym.export_onnx(policy, model)
+        cellpace.gym.save_policy(back, env, model, about="three layers")
+        assert json.loads(back.read_text()) == json.loads(policy.read_text())
+        seen: Any = random.normal(size=(4, 6)).astype(kind)
+        expected: Any = seen
+        for weights, bias in layers[:-1]:
+            expected = np.tanh(expected @ weights.T + bias)
+        expected = expected @ layers[-1][0].T + layers[-1][1]
+        found: Any
+        (found,) = ReferenceEvaluator(onnx.load(model)).run(None, {"observation": seen})
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_other_forms_of_onnx_are_read_or_refused(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx", reason="no onnx")
+    make, info = onnx.helper.make_node, onnx.helper.make_tensor_value_info
+    env = gymnasium.make("cellpace/Link-v0", history=1, **LINK)
+    weights = np.arange(12, dtype=np.float32).reshape(6, 2)
+    values = {"w": weights, "b": np.array([1, 2]), "v": np.array([[3], [4]]), "c": np.array([5])}
+
+    def saved(*nodes: Any, output: str = "out") -> dict[str, Any]:
+        ends = [info(name, onnx.TensorProto.FLOAT, None) for name in ("in", output)]
+        constants = [onnx.numpy_helper.from_array(value.astype(np.float32), name) for name, value in values.items()]
+        model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:], constants))
+        onnx.save(model, tmp_path / "m.onnx")
+        cellpace.gym.save_policy(tmp_path / "p.json", env, tmp_path / "m.onnx")
+        document: dict[str, Any] = json.loads((tmp_path / "p.json").read_text())
+        return document
+
+    last = make("Gemm", ["t", "v", "c"], ["out"])
+    first = [make("Flatten", ["in"], ["f"]), make("MatMul", ["f", "w"], ["m"]), make("Add", ["m", "b"], ["s"])]
+    layers = saved(*first, make("Tanh", ["s"], ["t"]), last)["layers"]
+    assert layers[0] == {"weights": weights.T.tolist(), "bias": [1, 2]}
+    assert layers[1] == {"weights": [[3, 4]], "bias": [5]}
+    for nodes, sentence in (
+        ([*first, make("Relu", ["s"], ["t"]), last], "Relu `t` is none of Gemm, MatMul, Add, Tanh"),
+        ([*first, make("Gemm", ["s", "v", "c"], ["out"])], "Gemm `out` follows another layer without Tanh"),
+        ([*first, make("Tanh", ["s"], ["out"])], "it does not end with a layer"),
+        ([make("Tanh", ["in"], ["out"])], "Tanh `out` stands in front of the first layer"),
+        ([*first, make("Tanh", ["s"], ["t"]), make("Gemm", ["t", "m"], ["out"])], "goes to 2 operations"),
+    ):
+        with pytest.raises(cp.CellpaceError, match=sentence):
+            saved(*nodes)
+    (tmp_path / "m.onnx").write_bytes(b"no model")
+    with pytest.raises(cp.CellpaceError, match="m.onnx: no ONNX model"):
+        cellpace.gym.save_policy(tmp_path / "p.json", env, tmp_path / "m.onnx")
+    with pytest.raises(cp.CellpaceError, match="there is no file"):
+        cellpace.gym.save_policy(tmp_path / "p.json", env, tmp_path / "gone.onnx")
+    with pytest.raises(cp.CellpaceError, match="m.onnx"):
+        cellpace.gym.export_onnx(tmp_path / "m.onnx", tmp_path / "n.onnx")
+
+
 def test_options_have_names() -> None:
     with pytest.raises(TypeError, match="no option `durtion`"):
         cellpace.gym.LinkEnv(durtion="1s")  # type: ignore[call-arg]
