@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import inspect
+import pickle
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import Any
 
 from cellpace._native import (
     AckEvent,
@@ -123,6 +126,40 @@ def named(controller: ControllerLike) -> str | tuple[str, Callable[[], Controlle
             name = getattr(controller.func, "__name__", None)
         return str(name or "own"), controller
     raise TypeError(f"cc: a text or a cellpace.Controller is needed, not {controller!r}")
+
+
+OwnController = tuple[str, bytes, Callable[[], Controller]]
+"""A controller of one's own in a sweep: its name, its source, and what makes it."""
+
+
+def controller_source(controller: Controller | Callable[[], Controller]) -> bytes:
+    """What tells versions of a controller apart: its source and the values of its attributes, or, of what was
+    not read from a file, its form for other processes."""
+    values = ""
+    of: object = controller
+    if isinstance(controller, partial):
+        of, values = controller.func, repr((controller.args, sorted(controller.keywords.items())))
+    elif isinstance(controller, Controller):
+        of, values = type(controller), repr(sorted(vars(controller).items()))
+    try:
+        return (inspect.getsource(of) + values).encode()  # type: ignore[arg-type]
+    except (OSError, TypeError):
+        return pickled(controller)
+
+
+def pickled(controller: object) -> bytes:
+    """A controller for other processes: by value where Dask's cloudpickle is there."""
+    try:
+        import cloudpickle
+    except ModuleNotFoundError:
+        pickler: Any = pickle
+    else:
+        pickler = cloudpickle
+    try:
+        return bytes(pickler.dumps(controller))
+    except Exception as error:
+        name = getattr(controller, "__name__", type(controller).__name__)
+        raise CellpaceError(f"cc: `{name}` cannot be handed to other processes: {error}") from None
 
 
 def all_named(

@@ -12,7 +12,7 @@ import secrets
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from cellpace import _native
+from cellpace._controller import OwnController, pickled
 from cellpace._sweep_worker import TOKEN_FILE, SharedSweep, UnitReport, run_unit, run_unit_apart
 
 try:
@@ -76,6 +77,7 @@ def sweep_on(
     folder: _native.SweepFolder,
     root: Path,
     report: Callable[[int], None],
+    own: Iterable[OwnController],
 ) -> None:
     """Runs what the folder misses. ``report`` is called with the number of cells done so far."""
     with _client(cluster) as client, _token(root) as token:
@@ -86,6 +88,7 @@ def sweep_on(
             planned.identity,
             str(root.resolve()),
             token,
+            [(name, source, pickled(make)) for name, source, make in own],
         )
         driver = _Driver(client, planned, folder, shared, report)
         for _ in range(ROUNDS):

@@ -297,6 +297,7 @@ class Sweep:
         is_json: bool,
         files: list[tuple[str, bytes]] | None,
         keeps_files: bool,
+        own: list[tuple[str, bytes, Callable[[], object]]],
     ) -> Sweep: ...
     @property
     def cells(self) -> int: ...

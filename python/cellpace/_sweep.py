@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cellpace import _native
+from cellpace._controller import Controller, OwnController, controller_source, named
 from cellpace._sweep_worker import TOKEN_FILE
 from cellpace._table import Table, from_json
 from cellpace._trace import Trace
-from cellpace._written import built_in, jobs_of, written
+from cellpace._written import jobs_of, written
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -117,7 +118,9 @@ def sweep(
     """Runs every cell of a plan that the folder ``out`` does not have yet, as ``cellpace sweep`` does.
 
     plan: a TOML file, or a dictionary with the same fields, e.g. ``{"trace": ["lte-driving"], "cc":
-        ["copa", {"name": "verus", "r": [2, 4, 6]}], "rtt": ["20ms", "80ms"], "seeds": range(50)}``.
+        ["copa", {"name": "verus", "r": [2, 4, 6]}], "rtt": ["20ms", "80ms"], "seeds": range(50)}``. Among ``cc``
+        may be controllers of your own. Their source is part of the plan: a change of it is another sweep, one of
+        what else it calls is not.
     out: the folder of the results; ``None``: the name of the plan's file without ``.toml``.
     client: a cluster of Dask (``pip install cellpace[sweep]``): the address of a scheduler,
         ``"local"`` for a process on each core of this machine, a ``distributed.Client``, or a cluster
@@ -133,8 +136,9 @@ def sweep(
     Raises ``CellpaceError`` with the program's sentence.
     """
     jobs = jobs_of(jobs)
-    name, text = _read(plan)
-    planned = _native.Sweep(name, text, not _is_file(plan), None, client is not None)
+    own: list[OwnController] = []
+    name, text = _read(plan, own)
+    planned = _native.Sweep(name, text, not _is_file(plan), None, client is not None, own)
     root = _folder(plan, out)
     folder = _native.SweepFolder(root, planned)
     try:
@@ -156,7 +160,7 @@ def sweep(
             elif done < planned.cells:
                 from cellpace._dask import sweep_on
 
-                sweep_on(client, planned, folder, root, report)
+                sweep_on(client, planned, folder, root, report, own)
         manifest = from_json(folder.manifest())
         return SweepResults(root, manifest, planned.cells - done)
     finally:
@@ -167,10 +171,10 @@ def _is_file(plan: object) -> bool:
     return isinstance(plan, str | PathLike)
 
 
-def _read(plan: str | PathLike[str] | Mapping[str, Any]) -> tuple[str, str]:
-    """The name of a plan for errors, and its text."""
+def _read(plan: str | PathLike[str] | Mapping[str, Any], own: list[OwnController]) -> tuple[str, str]:
+    """The name of a plan for errors, and its text. Controllers in it that are no texts go to ``own``."""
     if isinstance(plan, Mapping):
-        return "plan", json.dumps(_plain("plan", plan))
+        return "plan", json.dumps(_plain("plan", _with_names(plan, own)))
     if not _is_file(plan):
         raise TypeError(f"plan: a file or a dictionary is needed, not {type(plan).__name__}")
     try:
@@ -179,6 +183,22 @@ def _read(plan: str | PathLike[str] | Mapping[str, Any]) -> tuple[str, str]:
         raise _native.CellpaceError(f"there is no file `{fspath(plan)}`") from None
     except (OSError, UnicodeDecodeError) as error:
         raise _native.CellpaceError(f"{fspath(plan)}: {error}") from None
+
+
+def _with_names(plan: Mapping[str, Any], own: list[OwnController]) -> Mapping[str, Any]:
+    """The plan with names in place of controllers that are no texts."""
+
+    def name_of(cc: Any) -> Any:
+        if not (callable(cc) or isinstance(cc, Controller)):
+            return cc
+        name, make = named(cc)
+        own.append((name, controller_source(cc), make))
+        return name
+
+    cc = plan.get("cc")
+    if callable(cc) or isinstance(cc, Controller):
+        return {**plan, "cc": name_of(cc)}
+    return {**plan, "cc": [name_of(one) for one in cc]} if isinstance(cc, list | tuple) else plan
 
 
 def _folder(plan: object, out: str | PathLike[str] | None) -> Path:
@@ -204,8 +224,6 @@ def _plain(place: str, value: Any) -> Any:
         return _plain(place, value.tolist())
     if isinstance(value, Trace):
         raise TypeError(f"{place}: a plan names traces: save it to a file, and name that")
-    if place == "cc" and (callable(value) or hasattr(value, "on_ack")):
-        built_in("sweep", value)
     if callable(value) or not hasattr(value, "__iter__"):
         raise TypeError(f"{place}: {value!r} cannot be written into a plan")
     return [_plain(place, one) for one in value]

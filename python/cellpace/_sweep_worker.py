@@ -31,6 +31,8 @@ class SharedSweep:
     """The folder of the results as an absolute path."""
     token: str
     """What is in the file ``TOKEN_FILE`` of that folder."""
+    own: list[tuple[str, bytes, bytes]]
+    """Controllers in Python: name, source, and what makes them in a form for other processes."""
 
     def __getstate__(self) -> dict[str, object]:
         return {key: value for key, value in self.__dict__.items() if key != "planned"}
@@ -43,7 +45,8 @@ class SharedSweep:
                 f"a worker has cellpace {_native.__version__}, this is {self.version}: "
                 f"pip install cellpace=={self.version} there"
             )
-        planned = _native.Sweep("plan", self.plan, True, self.files, False)
+        own = [(name, source, pickle.loads(make)) for name, source, make in self.own]
+        planned = _native.Sweep("plan", self.plan, True, self.files, False, own)
         if planned.identity != self.identity:
             raise _native.CellpaceError("a worker has another build of cellpace: install the same one")
         return planned

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from cellpace import _native
+from cellpace._controller import ControllerLike, named
 from cellpace._table import Table
-from cellpace._written import Quantity, asked, built_in, jobs_of, optional, several, written
+from cellpace._written import Quantity, asked, jobs_of, optional, several, written
 
 
 def train(
-    cc: str,
+    cc: ControllerLike,
     trace: str | PathLike[str] | Iterable[str | PathLike[str]],
     output: str | PathLike[str],
     *,
@@ -31,7 +32,7 @@ def train(
 
     ``"mdi:model=FILE"`` is then a controller, which also runs in the kernel.
 
-    cc: the teacher, a built-in controller.
+    cc: the teacher; its name is in the table's file.
     trace: what it is watched on.
     output: where to write the table; the same training makes the same bytes as the program.
     users: numbers of flows that share the link, one run of each per trace.
@@ -70,7 +71,7 @@ class Watched:
 
 
 def watch(
-    cc: str,
+    cc: ControllerLike,
     trace: str | PathLike[str] | Iterable[str | PathLike[str]],
     *,
     users: Iterable[int] = (1, 2, 3, 4),
@@ -82,11 +83,10 @@ def watch(
     jobs: int | None = None,
 ) -> Watched:
     """Watches a controller, so that several tables can be learnt from it. Arguments as of ``train``."""
-    built_in("train", cc)
     path = {"rtt": written("rtt", rtt), "queue": queue, "loss": loss}
     users = list(users)
     wish = {
-        "cc": cc,
+        "cc": named(cc),
         "trace": several("trace", trace),
         "users": users,
         "path": json.dumps(path),

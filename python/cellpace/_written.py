@@ -100,7 +100,7 @@ def built_in(what: str, cc: object) -> None:
     if not isinstance(cc, str):
         raise TypeError(
             f"cc: {what} takes built-in controllers such as 'verus:r=2', not {cc!r}; controllers "
-            "written in Python run in compare, simulate and send"
+            "written in Python run in compare, simulate, sweep, train and send"
         )
 
 

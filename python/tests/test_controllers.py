@@ -249,14 +249,27 @@ def test_two_objects_of_a_class_need_names() -> None:
     assert cp.compare([Steady(), other], duration="4s")["cc"].tolist() == ["Steady", "other"]
 
 
-def test_what_takes_built_in_controllers_only_says_so(tmp_path: Path) -> None:
-    sentence = "takes built-in controllers such as 'verus:r=2', not .*Steady"
-    with pytest.raises(TypeError, match="cc: train " + sentence):
-        cp.train(Steady, "lte-driving", tmp_path / "table.mdi")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="cc: tune " + sentence):
+def test_what_takes_built_in_controllers_only_says_so() -> None:
+    with pytest.raises(TypeError, match="cc: tune takes built-in controllers such as 'verus:r=2', not .*Steady"):
         cp.tune(Steady, trace="lte-driving")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="cc: sweep " + sentence):
-        cp.sweep({"cc": [Steady()], "trace": "lte-driving"}, out=tmp_path / "out")
+
+
+def test_a_table_is_learnt_from_a_controller_in_python(tmp_path: Path) -> None:
+    learnt = {}
+    for cc in (NewRenoPort, "newreno"):
+        learnt[cc] = dict(cp.train(cc, "constant:10mbit", tmp_path / "a.mdi", users=[1, 2], duration="20s"))
+    assert learnt[NewRenoPort].pop("teacher") == "NewRenoPort" and learnt["newreno"].pop("teacher") == "newreno"
+    assert learnt[NewRenoPort]["transitions"] > 100
+    same = ("samples", "transitions", "cells")
+    assert [learnt[NewRenoPort][name] for name in same] == [learnt["newreno"][name] for name in same]
+
+    class Wrong(Steady):
+        def on_ack(self, ack: cp.AckEvent) -> None:
+            raise RuntimeError("not today")
+
+    with pytest.raises(RuntimeError, match="not today"):
+        cp.train(Wrong, "constant:10mbit", tmp_path / "b.mdi", duration="10s")
+    assert not (tmp_path / "b.mdi").exists()
 
 
 def test_a_controller_of_ones_own_in_a_cell() -> None:

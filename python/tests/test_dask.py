@@ -102,6 +102,25 @@ def test_a_cluster_gives_the_bytes_of_one_core(client: Any, folder: Path) -> Non
     assert cp.sweep(PLAN, out="there", client=client).new == 0
 
 
+def test_controllers_of_ones_own_travel_to_workers(client: Any, folder: Path) -> None:
+    class Mine(cp.Controller):
+        cwnd = 30_000
+
+        def on_ack(self, ack: cp.AckEvent) -> None:
+            self.cwnd += 1
+
+    plan = PLAN | {"cc": ["cubic", Mine, Mine30()], "duration": "3s"}
+    alone = cp.sweep(plan, out="alone", jobs=1)
+    assert contents(cp.sweep(plan, out="there", client=client).folder) == contents(alone.folder)
+    assert len(set(alone.table()["packets"].tolist())) == 3 and alone.errors == 0
+
+
+class Mine30(cp.Controller):
+    """A window of 20 packets."""
+
+    cwnd = 30_000
+
+
 def test_workers_need_not_share_the_folder(
     client: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Program, contents
+from newreno import NewRenoPort
 
 import cellpace as cp
 
@@ -132,8 +133,6 @@ def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:
     trace = cp.Trace.from_times_ms(range(1, 1000))
     with pytest.raises(TypeError, match="trace: a plan names traces"):
         cp.sweep(SAME | {"trace": [trace]}, out=tmp_path / "out")
-    with pytest.raises(TypeError, match="cc: sweep takes built-in controllers .* run in compare"):
-        cp.sweep(SAME | {"cc": cp.Controller}, out=tmp_path / "out")
 
 
 def test_a_folder_belongs_to_one_plan(tmp_path: Path) -> None:
@@ -177,3 +176,34 @@ def test_a_sweep_that_is_stopped_goes_on(number: signal.Signals, tmp_path: Path)
     assert 0 < rest.new < len(rest)
     whole = cp.sweep(plan, out=tmp_path / "whole")
     assert contents(rest.folder) == contents(whole.folder)
+
+
+def test_controllers_of_ones_own_are_cells(tmp_path: Path) -> None:
+    class Wrong(cp.Controller):
+        def on_loss(self, loss: cp.LossEvent) -> None:
+            raise RuntimeError(f"at {loss.now:.1f} s")
+
+    plan = {"trace": ["constant:4mbit", "lte-driving"], "cc": ["newreno", NewRenoPort, Wrong], "loss": "1%"}
+    plan |= {"duration": "5s", "seeds": range(1, 4)}
+    results = cp.sweep(plan, out=tmp_path / "out", jobs=2)
+    assert results.errors == 6 and {row["cc"] for row in results.failed()} == {"Wrong"}
+    assert all(row["error"].startswith("RuntimeError: at ") for row in results.failed())
+    rows = {(row["cc"], row["trace"], row["seed"]): row for row in results.table().to_dicts()}
+    for (cc, trace, seed), row in rows.items():
+        if cc == "NewRenoPort":
+            theirs = rows["newreno", trace, seed]
+            assert [row[name] for name in ("packets", "utilization")] == [theirs["packets"], theirs["utilization"]]
+    assert "NewRenoPort" in results.manifest["files"]
+    assert cp.sweep(plan, out=tmp_path / "out").new == 0
+
+    class NewRenoPort2(NewRenoPort):
+        name = "NewRenoPort"
+
+    with pytest.raises(cp.CellpaceError, match="NewRenoPort"):
+        cp.sweep(plan | {"cc": ["newreno", NewRenoPort2, Wrong]}, out=tmp_path / "out")
+    for ccs, sentence in (
+        ([NewRenoPort, NewRenoPort2], "given twice"),
+        ([type("cubic", (NewRenoPort,), {})], "`cubic` is a built-in controller"),
+    ):
+        with pytest.raises(cp.CellpaceError, match=sentence):
+            cp.sweep(plan | {"cc": ccs}, out=tmp_path / "other")

@@ -38,17 +38,26 @@ impl ControllerWish {
     pub(crate) fn spec(self, raised: &Raised) -> Result<ControllerSpec, FieldError> {
         match self {
             Self::Text(text) => FieldError::of("cc", read_controller(&text)),
-            Self::Own(name, _) if find_controller(&name).is_ok() => {
-                let why = format!("`{name}` is a built-in controller; give yours another name");
-                Err(FieldError { field: "cc", why })
+            Self::Own(name, make) => {
+                check_own_name(&name)?;
+                Ok(own_controller(&name, make, raised))
             }
-            Self::Own(name, make) => Ok(own_controller(&name, make, raised)),
         }
     }
 
     fn is_own(&self) -> bool {
         matches!(self, Self::Own(..))
     }
+}
+
+/// # Errors
+/// When a controller in Python has a name of the registry.
+pub(crate) fn check_own_name(name: &str) -> Result<(), FieldError> {
+    if find_controller(name).is_err() {
+        return Ok(());
+    }
+    let why = format!("`{name}` is a built-in controller; give yours another name");
+    Err(FieldError { field: "cc", why })
 }
 
 /// A trace by its written form, or one that is there.

@@ -1,5 +1,6 @@
 //! Controllers that are written in Python.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -56,10 +57,36 @@ const MIN_EPOCH: Span = Span::from_micros(100);
 /// Bytes that may be in flight once a controller has failed.
 const LAST_WINDOW: u64 = 15_000;
 
+thread_local! {
+    /// What controllers raise that are built on this thread.
+    static HERE: RefCell<Raised> = RefCell::default();
+}
+
 /// A controller whose connections are objects that `make` returns, called `name` in results.
 pub(crate) fn own_controller(name: &str, make: Py<PyAny>, raised: &Raised) -> ControllerSpec {
     let raised = raised.clone();
+    built_by(name, make, move || raised.clone())
+}
+
+/// The same for runs on many threads, each of which [`take_raised_here`] asks for what was raised.
+pub(crate) fn own_controller_here(name: &str, make: Py<PyAny>) -> ControllerSpec {
+    built_by(name, make, || HERE.with_borrow(Raised::clone))
+}
+
+/// Takes what a controller built on this thread has raised, as a text.
+pub(crate) fn take_raised_here() -> Option<String> {
+    let error = HERE.with_borrow(Raised::take)?;
+    HERE.set(Raised::default());
+    Some(error.to_string())
+}
+
+fn built_by(
+    name: &str,
+    make: Py<PyAny>,
+    raised: impl Fn() -> Raised + Send + Sync + 'static,
+) -> ControllerSpec {
     ControllerSpec::new(name, move |setup| {
+        let raised = raised();
         let made = Python::attach(|py| PyController::new(py, &make, setup));
         Box::new(
             made.unwrap_or_else(|error| {

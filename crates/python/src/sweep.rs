@@ -9,12 +9,14 @@ use cellpace_lab::sweep::{
     CellRange, PlanFiles, Sweep, SweepFolder, SweepPlan, UnitTable, read_results, run_sweep,
     run_unit,
 };
-use cellpace_lab::{LabError, WorkClock, WorkSink, threads};
+use cellpace_lab::{ControllerSpec, FieldError, LabError, WorkClock, WorkSink, threads};
 use cellpace_report::indented;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::compare::check_own_name;
 use crate::error::{Failure, refused, without_python};
+use crate::own::{own_controller_here, take_raised_here};
 use crate::runs::interrupted;
 use crate::table::ArrowTable;
 
@@ -27,7 +29,7 @@ pub(crate) struct PlannedSweep {
 #[pymethods]
 impl PlannedSweep {
     /// Reads a plan in TOML, or in JSON. With `files`, no others are read; without, contents of
-    /// the machine's files are kept if they are to be handed on.
+    /// the machine's files are kept if they are to be handed on. `own` are controllers in Python.
     #[new]
     fn new(
         py: Python<'_>,
@@ -36,6 +38,7 @@ impl PlannedSweep {
         is_json: bool,
         files: Option<Vec<(String, Vec<u8>)>>,
         keeps_files: bool,
+        own: Vec<OwnWish>,
     ) -> PyResult<Self> {
         without_python(py, move || {
             let plan = match is_json {
@@ -46,6 +49,8 @@ impl PlannedSweep {
                 Some(files) => PlanFiles::given(files),
                 None => PlanFiles::of_machine(keeps_files),
             };
+            let own = own.into_iter().map(OwnWish::read).collect::<Result<Vec<_>, _>>()?;
+            let files = files.with_own(own, take_raised_here);
             Ok(Self { sweep: Arc::new(Sweep::new(plan?, files)?) })
         })
     }
@@ -104,6 +109,19 @@ impl PlannedSweep {
             true => Ok(CellRange { first, end }),
             false => Err(refused(format!("cells {first} to {end}: there are none"))),
         }
+    }
+}
+
+/// A controller in Python: its name, its source, and what makes it.
+#[derive(FromPyObject)]
+struct OwnWish(String, Vec<u8>, Py<PyAny>);
+
+impl OwnWish {
+    fn read(self) -> Result<(String, Vec<u8>, ControllerSpec), FieldError> {
+        let Self(name, source, make) = self;
+        check_own_name(&name)?;
+        let spec = own_controller_here(&name, make);
+        Ok((name, source, spec))
     }
 }
 

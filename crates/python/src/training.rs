@@ -30,7 +30,7 @@ use crate::table::ArrowTable;
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Watching {
-    cc: String,
+    cc: ControllerWish,
     trace: Vec<String>,
     users: Vec<u32>,
     /// `rtt`, `queue` and `loss` as JSON.
@@ -59,8 +59,9 @@ pub(crate) fn watch(py: Python<'_>, wish: Watching) -> PyResult<Watched> {
     let path = read_path(&wish.path)?;
     without_python(py, move || {
         let mut files = trace_files();
-        FieldError::of("cc", check_name(wish.cc.trim()))?;
-        let teacher = ControllerWish::Text(wish.cc.clone()).spec(&Raised::default())?;
+        let (name, raised) = (wish.cc.name().trim().to_owned(), Raised::default());
+        FieldError::of("cc", check_name(&name))?;
+        let teacher = wish.cc.spec(&raised)?;
         let duration = wish.duration.as_deref().map(parse_span).transpose();
         let traces: Vec<TraceWish> = wish.trace.iter().cloned().map(TraceWish::Text).collect();
         let training = Training {
@@ -81,10 +82,12 @@ pub(crate) fn watch(py: Python<'_>, wish: Watching) -> PyResult<Watched> {
         let mut traces = sources.collect::<Result<Vec<_>, LabError>>()?;
         traces.sort();
         traces.dedup();
-        let teacher = wish.cc.trim().to_owned();
-        let about = About { teacher, traces, scenario, seed: wish.seed, ..About::default() };
+        let about = About { teacher: name, traces, scenario, seed: wish.seed, ..About::default() };
         let mut signals = TrainingInterrupt::default();
         let logged = training.watch(wish.jobs, &mut signals)?;
+        if let Some(error) = raised.take() {
+            return Err(error.into());
+        }
         let stopped = || PyKeyboardInterrupt::new_err("interrupted; nothing is saved");
         let logged = logged.ok_or_else(|| signals.0.take().unwrap_or_else(stopped))?;
         Ok(Watched { about, logged })

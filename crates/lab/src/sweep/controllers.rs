@@ -35,6 +35,16 @@ pub(super) fn read_controllers(
     let mut controllers: Vec<PlannedController> = Vec::new();
     for (at, one) in given.iter().enumerate() {
         let of = |error: String| LabError::Invalid(format!("cc[{at}]: {error}"));
+        if let Value::String(name) = one
+            && let Some(spec) = files.own(name).cloned()
+        {
+            controllers.push(PlannedController {
+                spec,
+                values: Vec::new(),
+                files: vec![name.clone()],
+            });
+            continue;
+        }
         let written = match one {
             Value::String(text) => vec![(text.trim().to_owned(), Vec::new())],
             Value::Object(table) => multiplied(at, table)?,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, Cursor, Read};
 use std::sync::Arc;
 
+use cellpace_cc::ControllerSpec;
 use cellpace_path::schedule::TraceFiles;
 
 use crate::open_file;
@@ -39,18 +40,55 @@ pub struct PlanFiles {
     opens: bool,
     /// Whether contents are kept, to be handed on to other machines.
     keeps: bool,
+    own: OwnControllers,
 }
+
+/// Controllers that the caller brings along, by the names that the plan has for them.
+#[derive(Debug, Clone, Default)]
+struct OwnControllers {
+    specs: BTreeMap<String, ControllerSpec>,
+    failure: Option<OwnFailure>,
+}
+
+/// Takes why a controller of the caller has failed since it was last asked, on this thread.
+pub type OwnFailure = fn() -> Option<String>;
 
 impl PlanFiles {
     /// Files of this machine. With `keeps`, their contents stay in memory, for other machines.
     pub fn of_machine(keeps: bool) -> Self {
-        Self { files: BTreeMap::new(), opens: true, keeps }
+        Self { opens: true, keeps, ..Self::default() }
     }
 
     /// Files that are already there, by the names that the plan has for them. No other is read.
     pub fn given(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Self {
         let file = |(name, bytes): (String, Vec<u8>)| (name, SweepFile::of(&bytes.into(), true));
-        Self { files: files.into_iter().map(file).collect(), opens: false, keeps: true }
+        Self { files: files.into_iter().map(file).collect(), keeps: true, ..Self::default() }
+    }
+
+    /// With controllers of the caller: what the plan calls them, the source that tells their versions
+    /// apart, and what makes them. `failure` is asked after each run on the thread that did it.
+    #[must_use]
+    pub fn with_own(
+        mut self,
+        own: impl IntoIterator<Item = (String, Vec<u8>, ControllerSpec)>,
+        failure: OwnFailure,
+    ) -> Self {
+        for (name, source, spec) in own {
+            self.files.insert(name.clone(), SweepFile::of(&source.into(), true));
+            self.own.specs.insert(name, spec);
+        }
+        self.own.failure = Some(failure);
+        self
+    }
+
+    /// The caller's controller of this name.
+    pub(super) fn own(&self, name: &str) -> Option<&ControllerSpec> {
+        self.own.specs.get(name)
+    }
+
+    /// Takes why a controller of the caller has failed on this thread.
+    pub(super) fn own_failure(&self) -> Option<String> {
+        self.own.failure.and_then(|take| take())
     }
 
     /// The files that were read, by name.
