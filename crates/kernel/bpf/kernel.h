@@ -88,7 +88,20 @@ struct in6_addr {
 	u8 bytes[16];
 };
 
+struct ns_common {
+	unsigned int inum;
+};
+
+struct net {
+	struct ns_common ns;
+};
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
 struct sock_common {
+	possible_net_t skc_net;
 	atomic64_t skc_cookie;
 	u16 skc_family;
 	u16 skc_num;

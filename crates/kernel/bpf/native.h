@@ -140,8 +140,11 @@ struct native_socket {
 	u64 rate;     /* that the path delivers, bytes per second */
 	u64 pacing;   /* bytes per second */
 	u64 acked;    /* bytes */
-	u32 segments; /* sent, retransmissions with them */
+	u64 sent;     /* bytes, retransmissions with them */
+	u32 segments; /* the same in packets */
 	u32 retransmitted;
+	u32 namespace; /* inode of its network namespace */
+	u32 unused;
 };
 
 enum { NATIVE_STEADY = 0, NATIVE_SLOW_START, NATIVE_SEARCH, NATIVE_RIVALS };
@@ -183,6 +186,8 @@ static __always_inline void native_describe(struct native_socket *is, const stru
 	is->srtt_us = tp->srtt_us >> 3;
 	is->pacing = tp->inet_conn.icsk_inet.sk.sk_pacing_rate;
 	is->acked = tp->bytes_acked;
+	is->sent = tp->bytes_sent;
+	is->namespace = common->skc_net.net->ns.inum;
 	is->segments = tp->data_segs_out;
 	is->retransmitted = tp->total_retrans;
 }

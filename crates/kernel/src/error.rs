@@ -32,13 +32,16 @@ pub enum KernelError {
     /// A congestion control with its name is registered, but has no pins that we see, and only root
     /// (CAP_SYS_ADMIN) may look whose it is.
     #[error(
-        "a congestion control `{0}` is registered, but no pins of it are to be seen here; root sees \
-         more by `cellpace kernel status`"
+        "a congestion control `{0}` is registered, but no pins of it are to be seen here; root \
+         (CAP_SYS_ADMIN) sees more by `cellpace kernel status`"
     )]
     Unseen(String),
     /// A congestion control with its name is registered, and is not ours.
     #[error("a congestion control `{0}` is registered that is not the kernel driver of cellpace")]
     Foreign(String),
+    /// The place of a pin is taken.
+    #[error("{}: this is no congestion control of cellpace; remove it, or what made it", .0.display())]
+    ForeignPin(PathBuf),
     /// Only the process that registered it may unregister it.
     #[error(
         "`{0}` stays registered: another process holds it (`bpftool link` shows which), and before \

@@ -127,8 +127,7 @@ fn word(model: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes([model[at], model[at + 1], model[at + 2], model[at + 3]])
 }
 
-/// Writes a text into `model` so that a zero follows.
-#[cfg(feature = "install")]
+/// Writes a text so that a zero follows.
 pub(crate) fn put_text(place: &mut [u8], text: &str) {
     let ends = (0..place.len()).filter(|end| text.is_char_boundary(*end));
     let length = ends.max().unwrap_or(0);

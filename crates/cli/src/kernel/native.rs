@@ -1,5 +1,6 @@
 //! `cellpace kernel install --cc pace`: controllers that run in the kernel by themselves.
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use cellpace_base::utc_text;
@@ -66,7 +67,10 @@ pub(super) fn install(
     if let Some(program) = program {
         print(&unit::persist(&program, Some(native.controller()), &arguments(args))?)?;
     }
-    Ok(ExitCode::SUCCESS)
+    match done {
+        Done::Changed => Ok(ExitCode::SUCCESS),
+        _ => print_other_defaults(name, "get the program before, if there was one"),
+    }
 }
 
 /// What an installation at the system's start has to say to be the same.
@@ -87,14 +91,13 @@ pub(super) fn remove(
     let name = ours(native, name);
     let known = native::installed(name).map_err(CommandError::failed)?;
     let default = known.as_ref().and_then(|known| given_up(known, default_here().as_deref()));
-    if let Some(before) = &default {
-        set_default(before).map_err(|error| {
-            CommandError::failed(format!("net.ipv4.tcp_congestion_control={before}: {error}"))
-        })?;
-    }
+    let default = default.map(|before| put_back(&before)).transpose()?;
     let removed = native::remove(name).map_err(CommandError::failed)?;
     // Also when nothing is installed now: it shall not come back.
     let forgotten = if is_test { false } else { unit::forget(Some(native.controller()))? };
+    let before = known.and_then(|known| known.before);
+    native::forget_default(name, before.as_deref().unwrap_or(RENO))
+        .map_err(CommandError::failed)?;
     let moved = if now { moved(name)? } else { None };
     if !removed && !forgotten && moved.is_none_or(|moved| moved == 0) {
         return Err(CommandError::failed(format!("congestion control `{name}` is not installed")));
@@ -106,6 +109,7 @@ pub(super) fn remove(
         print(&format!("the default of this network namespace is `{before}` again\n"))?;
     }
     print(&match moved {
+        None if !removed => return Ok(ExitCode::SUCCESS),
         Some(1) => format!("removed; 1 socket of this network namespace goes on with {RENO}\n"),
         Some(moved) => {
             format!("removed; {moved} sockets of this network namespace go on with {RENO}\n")
@@ -117,7 +121,32 @@ pub(super) fn remove(
             "it still is the default here: choose another by sysctl net.ipv4.tcp_congestion_control\n",
         )?;
     }
+    print_other_defaults(name, "still get the program that is removed")
+}
+
+/// Names network namespaces in which new connections keep to a program, as Linux has it: a default is a
+/// program, not a name.
+fn print_other_defaults(name: &str, what: &str) -> Result<ExitCode, CommandError> {
+    let others = native::other_defaults(name);
+    if !others.is_empty() {
+        print(&format!(
+            "elsewhere it is the default, and new connections {what}, until the default is set again \
+             (nsenter -t PID -n, or ip netns exec NAME, sysctl net.ipv4.tcp_congestion_control=...): {}\n",
+            others.join(", ")
+        ))?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Sets the default of before, or what every kernel has if that is gone; returns which.
+fn put_back(before: &str) -> Result<String, CommandError> {
+    let set = match set_default(before) {
+        Err(error) if error.kind() == ErrorKind::NotFound => set_default(RENO).map(|()| RENO),
+        set => set.map(|()| before),
+    };
+    set.map(str::to_owned).map_err(|error| {
+        CommandError::failed(format!("net.ipv4.tcp_congestion_control={before}: {error}"))
+    })
 }
 
 /// The default to put back, if it is still ours.

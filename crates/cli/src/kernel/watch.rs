@@ -68,12 +68,13 @@ mod readings {
     use cellpace_live::{
         ConnectionFigures, LiveConnection, LiveConnections, NewConnection, SharedFigures,
     };
+    use cellpace_tcp::since_1970;
     use serde::Serialize;
 
     use super::{CommandError, ExitCode, Span, WatchArgs};
     use crate::dashboard::OpenDashboard;
     use crate::kernel::{native::ours, without_program};
-    use crate::output::{append, is_stdout, print_while_read};
+    use crate::output::{append, complain, is_stdout, print_while_read};
     use crate::progress::{end_cleanly_on_ctrl_c, interrupted, service_exit_code};
 
     /// Rows of a reading on a terminal; the busiest come first.
@@ -82,7 +83,8 @@ mod readings {
     pub(in crate::kernel) fn run(args: &WatchArgs) -> Result<ExitCode, CommandError> {
         args.dashboard.check()?;
         let native = NativeController::of(&args.cc).ok_or_else(without_program)?;
-        let watch = Watch::open(native, ours(native, &args.name)).map_err(CommandError::failed)?;
+        let mut watch =
+            Watch::open(native, ours(native, &args.name)).map_err(CommandError::failed)?;
         let dashboard = args.dashboard.open("kernel", args.cc.clone(), None, args.verbosity)?;
         let mut shown = Shown::new(&args.cc, dashboard.as_ref().map(OpenDashboard::connections));
         let lines = match &args.json {
@@ -90,8 +92,18 @@ mod readings {
             _ => None,
         };
         end_cleanly_on_ctrl_c();
-        let mut left = args.count;
+        let (mut left, mut followed, mut is_gone) = (args.count, Instant::now(), false);
         while !interrupted() {
+            if followed.elapsed() >= FOLLOW_EVERY {
+                followed = Instant::now();
+                let was_gone = is_gone;
+                is_gone = !watch.follow().map_err(CommandError::failed)?;
+                if is_gone && !was_gone {
+                    complain(
+                        "it is not installed any more: only open connections that keep to it are shown",
+                    );
+                }
+            }
             let sockets = watch.read().map_err(CommandError::failed)?;
             shown.update(&sockets);
             let is_read = match &lines {
@@ -116,6 +128,9 @@ mod readings {
         }
         Ok(if interrupted() { service_exit_code() } else { ExitCode::SUCCESS })
     }
+
+    /// How often to look whether another program has taken the place of the one that is watched.
+    const FOLLOW_EVERY: Duration = Duration::from_secs(2);
 
     /// Until the next reading, or a signal.
     fn rest(span: Span) {
@@ -172,7 +187,7 @@ mod readings {
         let packet = u64::from(socket.packet);
         let known = |micros: u32| (micros > 0).then(|| Span::from_micros(micros.into()));
         ConnectionFigures {
-            sent_bytes: u64::from(socket.segments) * packet,
+            sent_bytes: socket.sent,
             delivered_bytes: socket.acked,
             lost: socket.retransmitted.into(),
             rtt: known(socket.srtt_us),
@@ -187,7 +202,8 @@ mod readings {
 
     fn line(sockets: &[SocketState]) -> String {
         let sockets = sockets.iter().map(object).collect();
-        let reading = Reading { schema: "cellpace.kernel_watch/1", sockets };
+        let time = since_1970().as_secs_f64();
+        let reading = Reading { schema: "cellpace.kernel_watch/1", time, sockets };
         serde_json::to_string(&reading).expect("numbers, words and addresses are JSON") + "\n"
     }
 
@@ -195,6 +211,8 @@ mod readings {
     #[derive(Serialize)]
     struct Reading {
         schema: &'static str,
+        /// UNIX time in seconds.
+        time: f64,
         sockets: Vec<SocketObject>,
     }
 
@@ -212,8 +230,10 @@ mod readings {
         delivery_mbps: f64,
         pacing_mbps: Option<f64>,
         acked_bytes: u64,
+        sent_bytes: u64,
         segments: u32,
         retransmitted: u32,
+        namespace: u32,
     }
 
     fn object(socket: &SocketState) -> SocketObject {
@@ -230,8 +250,10 @@ mod readings {
             delivery_mbps: mbps(socket.rate),
             pacing_mbps: (socket.pacing < UNPACED).then(|| mbps(socket.pacing)),
             acked_bytes: socket.acked,
+            sent_bytes: socket.sent,
             segments: socket.segments,
             retransmitted: socket.retransmitted,
+            namespace: socket.namespace,
         }
     }
 

@@ -252,6 +252,52 @@ fn open_connections_keep_to_what_is_removed_until_they_are_moved() {
     });
 }
 
+/// The default of before may itself be one of ours that is gone by then.
+#[test]
+fn a_default_over_another_of_ours_is_put_back_whatever_goes_first() {
+    let (Some(first), Some(second)) = (Place::new(), Place::new()) else { return };
+    apart(move || {
+        let before = default();
+        first.good("install --cc pace --default --everyone");
+        second.good("install --cc copa --default --everyone");
+        let said = first.good("remove --cc pace");
+        assert!(!said.contains("again"), "{said}");
+        let said = second.good("remove --cc copa");
+        assert!(said.contains(&format!("is `{before}` again\n")), "{said}");
+        assert_eq!(default(), before);
+    });
+}
+
+/// Linux keeps the program of a default, not its name.
+#[test]
+fn namespaces_in_which_a_default_stays_are_named() {
+    let Some(place) = Place::new() else { return };
+    apart(move || {
+        place.good("install --cc pace --everyone");
+        let set = format!(
+            "echo {} >/proc/sys/net/ipv4/tcp_congestion_control && echo set && read line",
+            place.name
+        );
+        let mut command = Command::new("unshare");
+        command.args(["--net", "sh", "-c", &set]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut other = command.spawn().unwrap();
+        let mut said = [0; 4];
+        other.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        let said = place.good("remove --cc pace");
+        assert!(
+            said.contains("the program that is removed, until the default is set again"),
+            "{said}"
+        );
+        assert!(said.contains(&format!("process {}", other.id())), "{said}");
+        let said = place.good("install --cc pace --everyone");
+        assert!(said.contains("get the program before") && said.contains("process"), "{said}");
+        drop(other.stdin.take());
+        other.wait().unwrap();
+        let said = place.good("remove --cc pace");
+        assert!(!said.contains("elsewhere"), "{said}");
+    });
+}
+
 /// Whenever it is killed, it is there or not, another one is installed over it, and nothing stays.
 #[test]
 fn an_installation_that_is_killed_leaves_nothing_that_is_in_the_way() {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -53,6 +54,30 @@ pub(crate) fn remove_pin(pin: &Path) -> io::Result<()> {
         let _ = TcxLink::open(pin).and_then(|link| link.detach());
     }
     fs::remove_file(pin)
+}
+
+/// Whether a pin holds a congestion control: the link that registers it or, before Linux 6.4, its map. `None`:
+/// there is no pin.
+pub(crate) fn holds_congestion_control(pin: &Path) -> io::Result<Option<bool>> {
+    let object = match Map::open(pin) {
+        Ok(object) => object,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        // Not a pin: a folder, or a file that something else has put there.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) || pin.is_dir() => {
+            return Ok(Some(false));
+        }
+        Err(error) => return Err(error),
+    };
+    let facts = fs::read_to_string(format!("/proc/self/fdinfo/{}", object.as_fd().as_raw_fd()))?;
+    let is = |line: &str| {
+        let mut words = line.split_whitespace();
+        // `BPF_MAP_TYPE_STRUCT_OPS` is 26.
+        matches!(
+            (words.next(), words.next()),
+            (Some("link_type:"), Some("struct_ops")) | (Some("map_type:"), Some("26"))
+        )
+    };
+    Ok(Some(facts.lines().any(is)))
 }
 
 /// Opens a pin; an error says what it means that this does not work.

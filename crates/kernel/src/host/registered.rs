@@ -35,8 +35,13 @@ pub(crate) struct Registered {
 /// Whether a congestion control of this name is registered, of whatever kind. Everybody may ask;
 /// `false` where /proc does not show it.
 pub(crate) fn is_listed(name: &str) -> bool {
+    listed().iter().any(|listed| listed == name)
+}
+
+/// The names of all congestion controls.
+pub(crate) fn listed() -> Vec<String> {
     let names = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
-    names.is_ok_and(|names| names.split_whitespace().any(|listed| listed == name))
+    names.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
 }
 
 /// The one of this name, if it is in BPF.

@@ -1,14 +1,22 @@
 //! What is known of a controller that runs in the kernel by itself. Needs no libbpf.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::removal::remove_ours;
 use crate::KernelError;
 use crate::host::ids::{self, KnownMap};
 use crate::host::pins::pins;
-use crate::host::registered::{ARRAY, Registered, find, is_listed, unseen};
+use crate::host::registered::{ARRAY, Registered, find, is_listed, listed, unseen};
+use crate::table::put_text;
 
 /// The default of a network namespace: that of this process.
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
@@ -121,6 +129,62 @@ pub fn remove(name: &str) -> Result<bool, KernelError> {
     remove_ours(name, |found| settings(found).is_some())
 }
 
+/// Has no controller that is installed put a default back that is gone: that of before is `before`.
+///
+/// # Errors
+/// When this process may not.
+pub fn forget_default(name: &str, before: &str) -> Result<(), KernelError> {
+    for listed in listed() {
+        let Some(found) = registered(&listed)? else { continue };
+        let Some((map, mut value)) = settings(&found) else { continue };
+        if value.get(at::BEFORE).map(ids::text).as_deref() != Some(name) {
+            continue;
+        }
+        value[at::BEFORE].fill(0);
+        put_text(&mut value[at::BEFORE], before);
+        map.map
+            .update(&0_u32.to_ne_bytes(), &value)
+            .map_err(KernelError::system("changing what is the default afterwards"))?;
+    }
+    Ok(())
+}
+
+/// Where the default of a network namespace is a congestion control, but in that of this process: `process 12`, or
+/// `namespace NAME` of `ip netns`. Those that this process may not enter are left out.
+pub fn other_defaults(name: &str) -> Vec<String> {
+    let name = name.to_owned();
+    // A thread of its own, as it does not come back from where it goes.
+    let look = move || -> Vec<String> {
+        let mut seen: BTreeSet<u64> = inode(Path::new("/proc/self/ns/net")).into_iter().collect();
+        let found =
+            namespaces().filter(|(_, file)| inode(file).is_some_and(|inode| seen.insert(inode)));
+        let is_default = |file: &Path| {
+            let Ok(namespace) = fs::File::open(file) else { return false };
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).is_ok()
+                && default_here().as_ref() == Some(&name)
+        };
+        found.filter(|(_, file)| is_default(file)).map(|(what, _)| what).collect()
+    };
+    thread::spawn(look).join().unwrap_or_default()
+}
+
+/// The files of all network namespaces that are known here, and what each is of.
+fn namespaces() -> impl Iterator<Item = (String, PathBuf)> {
+    let files = |folder: &str| fs::read_dir(folder).into_iter().flatten().flatten();
+    let processes = files("/proc").filter_map(|entry| {
+        let process = entry.file_name().to_str()?.parse::<u32>().ok()?;
+        Some((format!("process {process}"), entry.path().join("ns/net")))
+    });
+    let named = files("/run/netns");
+    let named =
+        named.map(|entry| (format!("namespace {}", entry.file_name().display()), entry.path()));
+    named.chain(processes)
+}
+
+fn inode(file: &Path) -> Option<u64> {
+    fs::metadata(file).ok().map(|facts| facts.ino())
+}
+
 /// The map of the settings, and its value.
 pub(crate) fn settings(found: &Registered) -> Option<(&KnownMap, Vec<u8>)> {
     let map = found.maps.iter().find(|map| map.kind == ARRAY && map.name == "settings")?;
@@ -154,8 +218,6 @@ pub fn default_here() -> Option<String> {
 /// only in the first one, in which the list of those for everyone can be written.
 #[cfg(feature = "install")]
 pub(crate) fn is_first_namespace() -> bool {
-    use std::os::unix::fs::MetadataExt;
-
     let list = fs::metadata("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
     list.map_or(true, |facts| facts.mode() & 0o200 != 0)
 }

@@ -11,7 +11,8 @@ pub(crate) mod removal;
 mod sockets;
 
 pub use about::{
-    InstalledNative, NativeController, default_here, installed, is_registered, remove, set_default,
+    InstalledNative, NativeController, default_here, forget_default, installed, is_registered,
+    other_defaults, remove, set_default,
 };
 #[cfg(feature = "install")]
 pub use install::{NativeInstallation, install};

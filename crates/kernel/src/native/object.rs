@@ -17,7 +17,7 @@ use crate::driver::load::{open_object, suffix};
 use crate::facts::{NO_LINKS, btf_path, running_links, running_variant};
 use crate::host::bpffs::Installing;
 use crate::host::btf::{BtfError, CallbackVariant};
-use crate::host::pins::pins;
+use crate::host::pins::{holds_congestion_control, pins};
 
 /// Bytes of a name of a congestion control, with the zero at its end.
 pub(crate) const NAME_BYTES: usize = 16;
@@ -161,7 +161,12 @@ impl CongestionControl {
     ) -> Result<Done, NativeError> {
         let _installing = Installing::start()?;
         let pin = pins(&self.name);
-        if pin.exists() && self.has_links {
+        let held =
+            holds_congestion_control(&pin).map_err(KernelError::system("opening the pin"))?;
+        if held == Some(false) {
+            return Err(KernelError::ForeignPin(pin).into());
+        }
+        if held.is_some() && self.has_links {
             return self.replace(&pin).map(|()| Done::Replaced);
         }
         let done = if remove(&self.name)? { Done::Replaced } else { Done::New };

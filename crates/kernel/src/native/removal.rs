@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::KernelError;
 use crate::host::bpf::Map;
 use crate::host::ids;
-use crate::host::pins::pins;
+use crate::host::pins::{holds_congestion_control, pins};
 use crate::host::registered::{Registered, find, is_listed, unseen};
 
 /// Removes what is registered under a name if it is one of ours, and its pin, which a registration without a
@@ -22,7 +22,13 @@ pub(crate) fn remove_ours(
     name: &str,
     is_ours: fn(&Registered) -> bool,
 ) -> Result<bool, KernelError> {
-    let was_pinned = remove_pin(&pins(name))?;
+    let pin = pins(name);
+    let was_pinned = match holds_congestion_control(&pin) {
+        Ok(Some(true)) => remove_pin(&pin)?,
+        Ok(Some(false)) if !pin.is_dir() => return Err(KernelError::ForeignPin(pin)),
+        Ok(_) => false,
+        Err(error) => return Err(unseen(name, error)),
+    };
     if !is_listed(name) {
         return Ok(was_pinned);
     }
@@ -42,13 +48,8 @@ pub(crate) fn remove_ours(
     }
 }
 
-/// A folder is not ours: that of the kernel driver, perhaps.
 fn remove_pin(pin: &Path) -> Result<bool, KernelError> {
     let unpinning = "removing the pin";
-    match fs::symlink_metadata(pin) {
-        Ok(facts) if facts.is_file() => {}
-        _ => return Ok(false),
-    }
     // A link, unless the kernel is so old that it has none.
     if let Ok(link) = Map::open(pin) {
         // Before Linux 6.11 it cannot be detached, and goes when its last holder is gone.

@@ -20,7 +20,7 @@ use crate::table::put_text;
 const SOCKETS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sockets.bpf.o"));
 
 /// Bytes of `struct native_socket` of bpf/native.h.
-const RECORD: usize = 96;
+const RECORD: usize = 112;
 /// How the names of programs that show sockets end.
 const SHOW: &str = "law_shown";
 /// `AF_INET6`
@@ -53,10 +53,14 @@ pub struct SocketState {
     pub pacing: u64,
     /// Bytes acknowledged.
     pub acked: u64,
+    /// Bytes sent, retransmissions with them.
+    pub sent: u64,
     /// Packets sent, retransmissions with them.
     pub segments: u32,
     /// Packets sent again.
     pub retransmitted: u32,
+    /// Inode of its network namespace, as of `/proc/PID/ns/net`.
+    pub namespace: u32,
 }
 
 impl SocketState {
@@ -91,14 +95,20 @@ impl SocketState {
             rate: long(64),
             pacing: long(72),
             acked: long(80),
-            segments: word(88),
-            retransmitted: word(92),
+            sent: long(88),
+            segments: word(96),
+            retransmitted: word(100),
+            namespace: word(104),
         }
     }
 }
 
 /// Reads the sockets of a controller, as often as asked, in all network namespaces. Costs nothing meanwhile.
 pub struct Watch {
+    native: NativeController,
+    name: String,
+    /// The number of the map of its sockets.
+    flows: u32,
     link: Link,
     _object: Object,
 }
@@ -120,7 +130,21 @@ impl Watch {
         let flows = flows.ok_or(NativeError::Missing("flows"))?;
         let mut object = show_program(native).map_err(bpf("loading what shows sockets"))?;
         let link = program(&mut object, SHOW)?.attach_iter(flows.map.as_fd());
-        Ok(Self { link: link.map_err(bpf("attaching what shows sockets"))?, _object: object })
+        let link = link.map_err(bpf("attaching what shows sockets"))?;
+        Ok(Self { native, name: name.to_owned(), flows: flows.number, link, _object: object })
+    }
+
+    /// Goes on with the program that new connections get, where another has taken its place. Returns whether
+    /// one is installed: otherwise open connections keep to the program before, and are read as before.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn follow(&mut self) -> Result<bool, NativeError> {
+        let Some(found) = about::registered(&self.name)? else { return Ok(false) };
+        if !found.maps.iter().any(|map| map.number == self.flows) {
+            *self = Self::open(self.native, &self.name)?;
+        }
+        Ok(true)
     }
 
     /// Reads all sockets.

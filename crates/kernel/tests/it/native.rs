@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::thread::{self, JoinHandle};
 
 use cellpace_cc::ControllerSpec;
@@ -11,6 +12,7 @@ use cellpace_kernel::native::{
     move_sockets, remove,
 };
 use cellpace_kernel::{pins, select_named};
+use libbpf_rs::{MapHandle, MapType};
 
 use crate::mdi::permitted;
 use crate::pins::Name;
@@ -94,6 +96,53 @@ fn is_installed_changed_seen_and_removed(
     assert!(remove(&name.0).unwrap());
     assert!(!name.is_listed() && !pins(&name.0).exists());
     assert!(!remove(&name.0).unwrap());
+}
+
+#[test]
+fn a_watch_follows_to_the_program_that_takes_the_place() {
+    let name = Name::new('w');
+    let installation = installation(&name, "pace");
+    let Some(_) = permitted(install(&installation)) else { return };
+    let mut watch = Watch::open(NativeController::Pace, &name.0).unwrap();
+    assert!(watch.follow().unwrap());
+    assert!(remove(&name.0).unwrap());
+    assert!(!watch.follow().unwrap(), "nothing is installed");
+    assert_eq!(install(&installation).unwrap(), Done::New);
+    let (mut sender, receiver) = connection(&name.0);
+    send(&mut sender);
+    assert!(watch.read().unwrap().is_empty(), "the one before has no sockets");
+    assert!(watch.follow().unwrap());
+    let sockets = watch.read().unwrap();
+    let namespace = std::fs::metadata("/proc/self/ns/net").unwrap().ino();
+    assert_eq!((sockets.len(), u64::from(sockets[0].namespace)), (1, namespace));
+    // The handshake counts among the acknowledged bytes.
+    assert!(sockets[0].sent + 1 >= sockets[0].acked, "{:?}", sockets[0]);
+    sender.shutdown(Shutdown::Write).unwrap();
+    receiver.join().unwrap();
+    assert!(remove(&name.0).unwrap());
+}
+
+#[test]
+fn a_pin_that_something_else_has_made_stays() {
+    let name = Name::new('f');
+    let Some(_) = permitted(install(&installation(&name, "pace"))) else { return };
+    assert!(remove(&name.0).unwrap());
+    let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
+        sz: std::mem::size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
+        ..Default::default()
+    };
+    let mut foreign =
+        MapHandle::create(MapType::Array, Some("foreign"), 4, 4, 1, &options).unwrap();
+    foreign.pin(pins(&name.0)).unwrap();
+    let taken = |error: String| assert!(error.contains("this is no congestion control"), "{error}");
+    taken(install(&installation(&name, "pace")).unwrap_err().to_string());
+    taken(remove(&name.0).unwrap_err().to_string());
+    assert!(pins(&name.0).exists() && !name.is_listed());
+    foreign.unpin(pins(&name.0)).unwrap();
+    std::fs::create_dir(pins(&name.0)).unwrap();
+    taken(install(&installation(&name, "pace")).unwrap_err().to_string());
+    assert!(!remove(&name.0).unwrap(), "a folder is the driver's");
+    std::fs::remove_dir(pins(&name.0)).unwrap();
 }
 
 #[test]
