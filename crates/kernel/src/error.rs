@@ -32,8 +32,8 @@ pub enum KernelError {
     /// A congestion control with its name is registered, but has no pins that we see, and only root
     /// (CAP_SYS_ADMIN) may look whose it is.
     #[error(
-        "a congestion control `{0}` is registered, but no pins of it are to be seen here; root \
-         (CAP_SYS_ADMIN) sees more by `cellpace kernel status`"
+        "a congestion control `{0}` is registered, but no pins of it are to be seen here; root sees \
+         more by `cellpace kernel status` (CAP_SYS_ADMIN)"
     )]
     Unseen(String),
     /// A congestion control with its name is registered, and is not ours.
