@@ -472,6 +472,7 @@ def fig4(c: Claim) -> None:
     "text",
     "virtual",
     expected="in part",
+    depends=("buffer",),
     because="""The authors published 990 of the channels with the tables trained on them; here eight of them are learnt from,
 and a table of all is not tried. With relative states, in which a table would know any channel, it has 0.75 of
 the throughput of Verus with R = 2 and five times its delay on beachfront-walk. With levels of the delay, our

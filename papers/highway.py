@@ -448,6 +448,7 @@ def bbr(c: Claim) -> None:
     "text",
     "virtual",
     expected="reproduced",
+    depends=("RTT", "buffer"),
     original={"note": "no values printed"},
     because="""By construction: the patch is what the presets differ in. The second download begins below the last maximum of
 the window; in 3.19 the clock of the curve has run on for 15 s and points far above it. The idle connection
@@ -614,6 +615,7 @@ def fig2(c: Claim) -> None:
     "text",
     "virtual",
     expected="in part",
+    depends=("RTT",),
     original={"ceilings_mbps": [17, 25, 50], "note": "no values of delay or loss printed"},
     because="""The drop does what the slide says: BBR's maximum filter keeps the old bandwidth for ten round trips, the window
 of twice the old bandwidth-delay product waits (254 ms instead of less than 1 ms), and CoDel drops of it. It
@@ -1972,6 +1974,7 @@ def text_rwin(c: Claim) -> None:
     "text",
     "virtual",
     expected="in part",
+    depends=("RTT", "buffer"),
     expected_quick="reproduced",
     original={"note": "no values printed"},
     because="""But for Copa, whose share beside CUBIC in turn is 0.976 in the mean of five starts, where 0.98 was asked (within

@@ -985,6 +985,7 @@ def three(c: Claim) -> None:
     "figure",
     "virtual",
     expected="in part",
+    depends=("starts",),
     original={"more_delay": 0.3},
     because="""On average as in the paper (1.16 times the delay, the same throughput), but no channel has as little delay as
 under the teacher. The channel whose rate varies most has the most, as in the paper.""",

@@ -591,7 +591,7 @@ def fig7(c: Claim) -> None:
     )
 
 
-@claim("Section 5.3", "text", "virtual", expected="reproduced", original={"epoch_ms": 5})
+@claim("Section 5.3", "text", "virtual", expected="reproduced", depends=("RTT",), original={"epoch_ms": 5})
 def sec53_epoch(c: Claim) -> None:
     """An epoch of 5 ms is good; longer ones follow short-term changes of the channel too slowly."""
     alone = c.run(
@@ -770,6 +770,7 @@ def sec53_traces(c: Claim) -> None:
     "figure",
     "virtual",
     expected="in part",
+    depends=("buffer",),
     because="""Nothing exceeds a Cubic that fills the link. The paper's network was live, with a queue for each phone; here nine flows share one
 queue.""",
     original={"duration_s": 120, "flows": 9},
@@ -837,6 +838,7 @@ def fig8a(c: Claim) -> None:
     "figure",
     "virtual",
     expected="in part",
+    depends=("buffer",),
     original={"duration_s": 120, "flows": 9},
     because="""Nothing exceeds a Cubic that fills the link. The paper's network was live, with a queue for each phone; here
 nine flows share one queue.""",
@@ -986,6 +988,7 @@ the least RTT that it has seen.""",
     "text",
     "virtual",
     expected="refuted",
+    depends=("RTT",),
     because="""Against the sendonly program nine flows of Verus as printed have 0.97 of the throughput at 0.43 of the delay, where both are claimed
 to be slightly higher. Against Sprout both ways they have 1.08 times the throughput, and still less delay.""",
     original={"note": "no values printed"},
@@ -1232,6 +1235,8 @@ def sec62(c: Claim) -> None:
     "figure",
     "virtual",
     expected="refuted",
+    depends=("RTT", "starts"),
+    forms={"verus": "in part", "verus:original": "in part"},
     because="""A third of the delay is there on all traces, with the printed RED of 10 % about half. Ten flows of Verus as printed that
 start within a second leave up to a sixth of the merged channels unused: 0.84 of the throughput of Cubic where 0.9 is asked
 for.""",
