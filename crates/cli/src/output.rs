@@ -62,7 +62,8 @@ pub(crate) fn print_lines(text: &str, to_stderr: bool) {
     }
 }
 
-fn print_bytes(bytes: &[u8]) -> Result<bool, CommandError> {
+/// Prints bytes as they are. Returns whether standard output is still read.
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<bool, CommandError> {
     if let Some(stdout) = service_stdout() {
         stdout.put(bytes);
         return Ok(true);

@@ -69,12 +69,12 @@ mod readings {
         ConnectionFigures, LiveConnection, LiveConnections, NewConnection, SharedFigures,
     };
     use cellpace_tcp::since_1970;
-    use serde::Serialize;
+    use serde::{Serialize, Serializer};
 
     use super::{CommandError, ExitCode, Span, WatchArgs};
     use crate::dashboard::OpenDashboard;
     use crate::kernel::{native::ours, without_program};
-    use crate::output::{append, complain, is_stdout, print_while_read};
+    use crate::output::{append, complain, is_stdout, print_bytes, print_while_read};
     use crate::progress::{end_cleanly_on_ctrl_c, interrupted, service_exit_code};
 
     /// Rows of a reading on a terminal; the busiest come first.
@@ -92,6 +92,8 @@ mod readings {
             _ => None,
         };
         end_cleanly_on_ctrl_c();
+        // What is large stays from one reading to the next: the system takes more time for memory than this for numbers.
+        let (mut sockets, mut text) = (Vec::new(), Vec::new());
         let (mut left, mut followed, mut is_gone) = (args.count, Instant::now(), false);
         while !interrupted() {
             if followed.elapsed() >= FOLLOW_EVERY {
@@ -104,14 +106,18 @@ mod readings {
                     );
                 }
             }
-            let sockets = watch.read().map_err(CommandError::failed)?;
+            watch.read(&mut sockets).map_err(CommandError::failed)?;
             shown.update(&sockets);
             let is_read = match &lines {
                 Some(lines) => {
-                    lines.put(line(&sockets).as_bytes());
+                    write_line(&sockets, &mut text);
+                    lines.put(&text);
                     true
                 }
-                None if args.json.is_some() => print_while_read(&line(&sockets))?,
+                None if args.json.is_some() => {
+                    write_line(&sockets, &mut text);
+                    print_bytes(&text)?
+                }
                 None => dashboard.is_some() || print_while_read(&table(&sockets))?,
             };
             left = left.map(|left| left - 1);
@@ -200,20 +206,26 @@ mod readings {
         }
     }
 
-    fn line(sockets: &[SocketState]) -> String {
-        let sockets = sockets.iter().map(object).collect();
+    fn write_line(sockets: &[SocketState], text: &mut Vec<u8>) {
+        text.clear();
         let time = since_1970().as_secs_f64();
         let reading = Reading { schema: "cellpace.kernel_watch/1", time, sockets };
-        serde_json::to_string(&reading).expect("numbers, words and addresses are JSON") + "\n"
+        serde_json::to_writer(&mut *text, &reading).expect("numbers, words and addresses are JSON");
+        text.push(b'\n');
     }
 
     /// A line of `--json`.
     #[derive(Serialize)]
-    struct Reading {
+    struct Reading<'a> {
         schema: &'static str,
         /// UNIX time in seconds.
         time: f64,
-        sockets: Vec<SocketObject>,
+        #[serde(serialize_with = "objects")]
+        sockets: &'a [SocketState],
+    }
+
+    fn objects<S: Serializer>(sockets: &&[SocketState], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(sockets.iter().map(object))
     }
 
     #[derive(Serialize)]

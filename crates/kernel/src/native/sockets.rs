@@ -111,6 +111,8 @@ pub struct Watch {
     flows: u32,
     link: Link,
     _object: Object,
+    /// Of the last reading, whose room the next one has.
+    bytes: Vec<u8>,
 }
 
 impl Watch {
@@ -131,7 +133,8 @@ impl Watch {
         let mut object = show_program(native).map_err(bpf("loading what shows sockets"))?;
         let link = program(&mut object, SHOW)?.attach_iter(flows.map.as_fd());
         let link = link.map_err(bpf("attaching what shows sockets"))?;
-        Ok(Self { native, name: name.to_owned(), flows: flows.number, link, _object: object })
+        let (name, flows, bytes) = (name.to_owned(), flows.number, Vec::new());
+        Ok(Self { native, name, flows, link, _object: object, bytes })
     }
 
     /// Goes on with the program that new connections get, where another has taken its place. Returns whether
@@ -147,14 +150,17 @@ impl Watch {
         Ok(true)
     }
 
-    /// Reads all sockets.
+    /// Reads all sockets into `sockets`, in the place of those before.
     ///
     /// # Errors
     /// When the kernel does not let us.
-    pub fn read(&self) -> Result<Vec<SocketState>, NativeError> {
-        let bytes = read_all(&self.link)?;
-        let (records, _) = bytes.as_chunks::<RECORD>();
-        Ok(records.iter().map(SocketState::read).collect())
+    pub fn read(&mut self, sockets: &mut Vec<SocketState>) -> Result<(), NativeError> {
+        sockets.clear();
+        self.bytes.clear();
+        read_all(&self.link, &mut self.bytes)?;
+        let (records, _) = self.bytes.as_chunks::<RECORD>();
+        sockets.extend(records.iter().map(SocketState::read));
+        Ok(())
     }
 }
 
@@ -195,7 +201,7 @@ pub fn move_sockets(from: &str, to: &str) -> Result<u64, NativeError> {
     let mut object = open.load().map_err(bpf(moving))?;
     let link =
         program(&mut object, "move")?.attach_iter_with_opts(IterOpts::None).map_err(bpf(moving))?;
-    read_all(&link)?;
+    read_all(&link, &mut Vec::new())?;
     let count = object.maps().find(|map| map.name().to_string_lossy().ends_with(".bss"));
     let count = count.ok_or(NativeError::Missing("count"))?;
     let value = count.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(bpf(moving))?;
@@ -203,10 +209,9 @@ pub fn move_sockets(from: &str, to: &str) -> Result<u64, NativeError> {
     Ok(word.map_or(0, |word| u64::from_ne_bytes(*word)))
 }
 
-fn read_all(link: &Link) -> Result<Vec<u8>, NativeError> {
+fn read_all(link: &Link, bytes: &mut Vec<u8>) -> Result<(), NativeError> {
     let reading = "reading sockets";
-    let mut bytes = Vec::new();
     let mut iterator = Iter::new(link).map_err(bpf(reading))?;
-    iterator.read_to_end(&mut bytes).map_err(KernelError::system(reading))?;
-    Ok(bytes)
+    iterator.read_to_end(bytes).map_err(KernelError::system(reading))?;
+    Ok(())
 }

@@ -8,8 +8,8 @@ use std::thread::{self, JoinHandle};
 
 use cellpace_cc::ControllerSpec;
 use cellpace_kernel::native::{
-    Done, NativeController, NativeError, NativeInstallation, Watch, install, installed,
-    move_sockets, remove,
+    Done, NativeController, NativeError, NativeInstallation, SocketState, Watch, install,
+    installed, move_sockets, remove,
 };
 use cellpace_kernel::{pins, select_named};
 use libbpf_rs::{MapHandle, MapType};
@@ -45,6 +45,12 @@ fn connection(name: &str) -> (TcpStream, JoinHandle<u64>) {
     (sender, reader)
 }
 
+fn read(watch: &mut Watch) -> Vec<SocketState> {
+    let mut sockets = Vec::new();
+    watch.read(&mut sockets).unwrap();
+    sockets
+}
+
 const MEGABYTES: u64 = 20;
 
 fn send(socket: &mut TcpStream) {
@@ -72,8 +78,8 @@ fn is_installed_changed_seen_and_removed(
     assert!(pins(&name.0).exists());
     let (mut sender, receiver) = connection(&name.0);
     send(&mut sender);
-    let watch = Watch::open(native, &name.0).unwrap();
-    let sockets = watch.read().unwrap();
+    let mut watch = Watch::open(native, &name.0).unwrap();
+    let sockets = read(&mut watch);
     assert_eq!(sockets.len(), 1, "{sockets:?}");
     let socket = &sockets[0];
     assert_eq!(socket.local, sender.local_addr().unwrap());
@@ -89,7 +95,7 @@ fn is_installed_changed_seen_and_removed(
     // To another congestion control, as `remove --now` does.
     assert_eq!(move_sockets(&name.0, "reno").unwrap(), 1);
     assert_eq!(installed(&name.0).unwrap().unwrap().sockets, 0);
-    assert!(watch.read().unwrap().len() <= 1, "storage may outlive the move");
+    assert!(read(&mut watch).len() <= 1, "storage may outlive the move");
     send(&mut sender);
     sender.shutdown(Shutdown::Write).unwrap();
     assert_eq!(receiver.join().unwrap(), 3 * MEGABYTES * 1_000_000);
@@ -110,9 +116,9 @@ fn a_watch_follows_to_the_program_that_takes_the_place() {
     assert_eq!(install(&installation).unwrap(), Done::New);
     let (mut sender, receiver) = connection(&name.0);
     send(&mut sender);
-    assert!(watch.read().unwrap().is_empty(), "the one before has no sockets");
+    assert!(read(&mut watch).is_empty(), "the one before has no sockets");
     assert!(watch.follow().unwrap());
-    let sockets = watch.read().unwrap();
+    let sockets = read(&mut watch);
     let namespace = std::fs::metadata("/proc/self/ns/net").unwrap().ino();
     assert_eq!((sockets.len(), u64::from(sockets[0].namespace)), (1, namespace));
     // The handshake counts among the acknowledged bytes.
@@ -128,7 +134,7 @@ fn a_pin_that_something_else_has_made_stays() {
     let Some(_) = permitted(install(&installation(&name, "pace"))) else { return };
     assert!(remove(&name.0).unwrap());
     let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
-        sz: std::mem::size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
+        sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
         ..Default::default()
     };
     let mut foreign =
