@@ -22,15 +22,15 @@ pub(crate) fn print(text: &str) -> Result<(), CommandError> {
     print_while_read(text).map(drop)
 }
 
-/// A table whose best values are marked: bold on a terminal, unless `NO_COLOR` is set; elsewhere plain.
+/// A table whose best values are marked: bold and green on a terminal, unless `NO_COLOR` is set; elsewhere plain.
 pub(crate) fn print_table(text: &str) -> Result<(), CommandError> {
     let wants_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let is_bold = io::stdout().is_terminal() && service_stdout().is_none() && !wants_plain;
-    print_bytes(with_marks(&lines(text), is_bold).as_bytes()).map(drop)
+    let has_colours = io::stdout().is_terminal() && service_stdout().is_none() && !wants_plain;
+    print_bytes(with_marks(&lines(text), has_colours).as_bytes()).map(drop)
 }
 
-fn with_marks(text: &str, is_bold: bool) -> String {
-    let [from, to] = if is_bold { ["\x1b[1m", "\x1b[0m"] } else { [""; 2] };
+fn with_marks(text: &str, has_colours: bool) -> String {
+    let [from, to] = if has_colours { ["\x1b[1;32m", "\x1b[0m"] } else { [""; 2] };
     text.replace(BEST_MARKS[0], from).replace(BEST_MARKS[1], to)
 }
 
@@ -281,6 +281,14 @@ mod tests {
     fn printed_text_has_lines_and_obeys_nothing_else() {
         assert_eq!(lines("a\tb\nc µs\n"), "a\tb\nc µs\n");
         assert_eq!(lines("a\u{1b}[2J\r\u{9b}b\n"), "a\\u{1b}[2J\\r\\u{9b}b\n");
+    }
+
+    #[test]
+    fn the_best_value_is_bold_and_green_where_colours_are_wanted() {
+        let [from, to] = BEST_MARKS;
+        let text = format!("copa  {from}12{to}  3");
+        assert_eq!(with_marks(&text, true), "copa  \u{1b}[1;32m12\u{1b}[0m  3");
+        assert_eq!(with_marks(&text, false), "copa  12  3");
     }
 
     #[test]
