@@ -55,6 +55,9 @@ const decompressed = (stream) => stream.pipeThrough(new DecompressionStream("gzi
 /** Takes the state from the link. */
 function load() {
   state = fromFragment(location.hash, choices.defaults);
+  state.back = wayBack(state.back);
+  one("#back").hidden = !state.back;
+  if (state.back) one("#back").href = state.back;
   controls.draw(state);
   changed();
 }

@@ -15,6 +15,7 @@ export function toFragment(state, defaults) {
   const encode = (text) => encodeURIComponent(text).replace(/%(3A|2F|2C|3D)/g, (sign) => decodeURIComponent(sign));
   const pairs = FIELDS.filter((field) => field === "trace" || state[field] !== first[field]).map((field) => [field, state[field]]);
   pairs.push(...state.handover.map((one) => ["handover", one]), ...state.cc.map((one) => ["cc", one]));
+  if (state.back) pairs.push(["back", state.back]);
   return pairs.map(([field, value]) => `${field}=${encode(value)}`).join("&");
 }
 
@@ -26,6 +27,7 @@ export function fromFragment(fragment, defaults) {
   state.handover = given.getAll("handover").slice(0, MOST_HANDOVERS);
   const cc = given.getAll("cc").slice(0, MOST_CONTROLLERS);
   if (cc.length) state.cc = cc;
+  if (given.has("back")) state.back = given.get("back");
   return state;
 }
 
@@ -34,7 +36,8 @@ export const MOST_HANDOVERS = 8;
 
 /** One query for each controller. */
 export function toQueries(state) {
-  return state.cc.map((cc) => ({ ...state, cc }));
+  const { back: _, ...asked } = state;
+  return state.cc.map((cc) => ({ ...asked, cc }));
 }
 
 /** The command that does the same. */

@@ -332,6 +332,7 @@ fn the_page_is_used_in_a_browser() {
     what_is_shown_is_what_the_program_gives(&seen, scratch.path());
     hostile_texts_are_texts(&seen);
     controls_change_the_command(&seen);
+    leads_back(&seen["back"]);
     assert_eq!(seen["cancel"]["running"], false);
     assert!(text(&seen["cancel"]["status"]).starts_with("Cancelled"));
     assert_eq!(seen["cancel"]["after"], 1, "the page goes on after a run was cancelled");
@@ -387,6 +388,13 @@ fn hostile_texts_are_texts(seen: &Value) {
     assert!(troubles("others").iter().any(|text| text.contains("no controller `<img")));
     assert!(troubles("others").contains(&"cubic is there twice"));
     assert_eq!(seen["hostile"]["left"], 1, "what is right is drawn");
+}
+
+fn leads_back(seen: &Value) {
+    let page = "compare.html#zoom=1,2";
+    assert_eq!((&seen["first"], &seen["later"]), (&page.into(), &page.into()));
+    assert!(text(&seen["hash"]).contains("back=compare.html"), "{seen}");
+    assert_eq!(seen["hostile"], Value::Null);
 }
 
 fn controls_change_the_command(seen: &Value) {

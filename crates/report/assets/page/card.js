@@ -14,7 +14,13 @@ function offerCard(find = () => null) {
   one("#carry").hidden = false;
   const fragment = playgroundFragment(commandLine(), durationWords());
   one("#playground").hidden = fragment === null;
-  if (fragment !== null) one("#playground").href = `playground.html#${fragment}`;
+  const toPlayground = () => {
+    const back = wayBack(location.pathname.split("/").at(-1) + location.hash);
+    one("#playground").href = `playground.html#${fragment}${back ? `&back=${encodeURIComponent(back)}` : ""}`;
+  };
+  if (fragment !== null) toPlayground();
+  // The view may have changed.
+  one("#playground").onclick = toPlayground;
   one("#save-card").onclick = () => savePng(card(), fileName(`${document.title} card`, "png"), 1);
   one("#copy-card").onclick = () => copy(
     () => navigator.clipboard.write([new ClipboardItem({ "image/png": new Promise((then) => pngOf(card(), then, 1)) })]), one("#save-card").onclick);

@@ -159,6 +159,9 @@ function playgroundFragment(command, duration) {
   return given.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&");
 }
 
+/** A page of the same folder, with its view, to which the playground leads back; null for any other address. */
+const wayBack = (address) => /^[\w%-][\w%.-]*\.html(#.*)?$/.test(address ?? "") ? address : null;
+
 /** The view as it stands in the address of the page, and back. */
 function viewText(view) {
   const pairs = Object.entries(view).filter(([, value]) => known(value) && value !== "");

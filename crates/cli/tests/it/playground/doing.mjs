@@ -144,7 +144,7 @@ async function cancel() {
 /** Links from elsewhere: hostile texts are text, errors are sentences. */
 async function hostile() {
   const nasty = "<img src=x onerror=alert(1)></script><script>alert(1)</script>";
-  const page = await opened(`#cc=${encodeURIComponent(nasty)}&cc=cubic&cc=cubic&trace=constant:5mbit&rtt=40&duration=10s&queue=${encodeURIComponent(nasty)}`);
+  const page = await opened(`#cc=${encodeURIComponent(nasty)}&cc=cubic&cc=cubic&trace=constant:5mbit&duration=10s&queue=${encodeURIComponent(nasty)}`);
   seen.hostile = { images: await page.value("document.images.length"), troubles: await page.value("[...document.querySelectorAll('.trouble')].map((place) => place.textContent).filter(Boolean)"), scripts: await page.value("document.scripts.length") };
   await leave(page);
   const other = await opened(`#cc=${encodeURIComponent(nasty)}&cc=cubic&cc=cubic&trace=constant:5mbit&duration=10s`);
@@ -172,6 +172,21 @@ async function choose() {
   await leave(page);
 }
 
+/** A page of results led here: there is a way back, also after the state has changed, and only into the same folder. */
+async function back() {
+  const page = await opened("#trace=constant:12mbit&cc=cubic&duration=10s&back=compare.html%23zoom%3D1%2C2");
+  const way = "(() => { const { hidden, href } = document.querySelector('#back'); return hidden ? null : href.split('/').pop(); })()";
+  seen.back = { first: await page.value(way) };
+  await page.click("#add-cc");
+  await page.until(`${IDLE} && window.cellpace.figures.length === 2`);
+  seen.back.later = await page.value(way);
+  seen.back.hash = await page.value("location.hash");
+  await leave(page);
+  const other = await opened("#trace=constant:12mbit&cc=cubic&duration=10s&back=javascript:alert(1)//.html");
+  seen.back.hostile = await other.value(way);
+  await leave(other);
+}
+
 async function paper() {
   const page = await opened("#trace=lte-driving&cc=verus&cc=copa&cc=cubic&duration=20s", { width: 720 });
   await page.send("Emulation.setEmulatedMedia", { media: "print" });
@@ -183,7 +198,7 @@ async function paper() {
 }
 
 try {
-  for (const part of [looks, drag, drop, draw, cancel, hostile, choose, paper]) {
+  for (const part of [looks, drag, drop, draw, cancel, hostile, choose, back, paper]) {
     try {
       await part();
     } catch (error) {

@@ -881,4 +881,12 @@ fn the_page_becomes_markdown() {
     assert!(words.starts_with("# lte-driving: 4 controllers\n\nOn lte-driving "), "{words}");
     assert!(words.contains("| Controller | Throughput"), "{words}");
     assert!(words.contains("cellpace compare --cc verus"), "{words}");
+    // The playground gets the conditions, and the way back to this page.
+    let link = dom.split("href=\"playground.html#").nth(1).and_then(|rest| rest.split('"').next());
+    let link = link.expect("the page leads to the playground");
+    assert!(link.starts_with("cc=verus&amp;duration="), "{link}");
+    assert!(
+        link.ends_with(&format!("&amp;back={}", file.file_name().unwrap().display())),
+        "{link}"
+    );
 }

@@ -5,7 +5,7 @@ import test from "node:test";
 
 // The files of the page have no exports: they are one script.
 const source = (name) => readFileSync(new URL(`../../../assets/page/${name}`, import.meta.url), "utf8");
-const names = ["mean", "highest", "median", "brief", "seconds", "linearTicks", "logTicks", "block", "frontier", "quantileAt", "shareBelow", "jainOf", "merits", "ranks", "geometricMean", "csv", "figuresOfBins", "quantilesOfBins", "medianInterval", "viewText", "readView", "playgroundFragment", "placeRange", "valueRange", "placing", "frameOf", "heatGrid", "heatTicks", "heatColour", "labelsWithRoom", "HEAT_COLOURS", "HEAT_LEVELS", "lookPlaces", "looksFor", "OWN_LOOKS"];
+const names = ["mean", "highest", "median", "brief", "seconds", "linearTicks", "logTicks", "block", "frontier", "quantileAt", "shareBelow", "jainOf", "merits", "ranks", "geometricMean", "csv", "figuresOfBins", "quantilesOfBins", "medianInterval", "viewText", "readView", "playgroundFragment", "wayBack", "placeRange", "valueRange", "placing", "frameOf", "heatGrid", "heatTicks", "heatColour", "labelsWithRoom", "HEAT_COLOURS", "HEAT_LEVELS", "lookPlaces", "looksFor", "OWN_LOOKS"];
 const page = new Function(`"use strict"; ${source("numbers.js")} ${source("looks.js")} ${source("plot.js")} ${source("axes.js")} ${source("still.js")} ${source("heatmap.js")}; return { ${names.join(", ")} };`)();
 
 test("means, maxima and medians of nothing are nothing", () => {
@@ -224,4 +224,9 @@ test("the playground gets what it can simulate, and nothing else", () => {
   assert.equal(fragment("cellpace compare --cc copa --cc 'verus:r=2' --rtt=40ms --report a.html"), "cc=copa&cc=verus%3Ar%3D2&rtt=40ms&duration=60s");
   assert.equal(fragment("cellpace compare --trace step:1.5mbit/5s,3mbit/1s --duration 9s"), "trace=step%3A1.5mbit%2F5s%2C3mbit%2F1s&duration=9s");
   for (const other of ["", "cellpace sim a.toml", "cellpace compare --repeat 3", "cellpace compare --trace a.down", "cellpace compare --trace lte --trace umts"]) assert.equal(fragment(other), null, other);
+});
+
+test("the playground leads back to a page of its folder, and nowhere else", () => {
+  for (const page_ of ["compare.html", "my%20page.html#cc=verus", "a.b.html#zoom=1,2"]) assert.equal(page.wayBack(page_), page_);
+  for (const other of [null, undefined, "", "report", "javascript:alert(1)//.html", "https://example.com/a.html", "//example.com/a.html", "../a.html", ".html", "a/b.html"]) assert.equal(page.wayBack(other), null, other);
 });
