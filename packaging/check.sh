@@ -116,7 +116,7 @@ PYTHON
 
 # The newest C library that a program asks for must be one that the package asks for.
 needs_no_newer_library() {
-    needed=$(objdump -T "$1" | sed -n 's/.*(GLIBC_\([0-9.]*\)).*/\1/p' | sort -uV | tail -n 1)
+    needed=$(readelf --wide --dyn-syms "$1" | sed -n 's/.*@GLIBC_\([0-9.]*\).*/\1/p' | sort -uV | tail -n 1)
     printf '%s\n%s\n' "$needed" "$2" | sort -CV || fail "$1 needs glibc $needed, and the package says $2"
 }
 
@@ -155,6 +155,9 @@ debs() {
     say "its commands ran, and nothing was left"
     gone
     unpacked amd64
+    unpacked arm64
+    arm_debian
+    emulated "the package for arm64" "$work/arm64/usr/bin/cellpace" "$arm_root"
     upgrade
 }
 
@@ -170,15 +173,19 @@ unpacked() {
     say "$1 runs with glibc $asked and newer"
 }
 
-# emulated WHAT PROGRAM [PACKAGE...]: runs a program for arm64, with these packages of its Debian.
+# emulated WHAT PROGRAM [ROOT]: a program for arm64, with the C library in that folder.
 emulated() {
     have qemu-aarch64-static || { say "skipped: no qemu-aarch64-static (qemu-user-static), so $1 was not run"; return 0; }
     what=$1 arm=$2
-    if [ "${3:-}" ] && [ ! -d "$work/libc" ]; then
-        mmdebstrap --quiet --variant=extract --architectures=arm64 --include="$3" bookworm "$work/libc"
-    fi
-    finds "$what" qemu-aarch64-static -L "$work/libc" "$arm"
+    finds "$what" qemu-aarch64-static ${3:+-L "$3"} "$arm"
     say "$what: the same figures"
+}
+
+# arm_debian: a Debian for arm64 to take libraries from, in $arm_root.
+arm_debian() {
+    arm_root=$work/arm-root
+    [ -d "$arm_root" ] ||
+        mmdebstrap --quiet --variant=extract --architectures=arm64 --include=libc6,libstdc++6,python3 bookworm "$arm_root"
 }
 
 tarballs() {
@@ -190,19 +197,56 @@ tarballs() {
     if inside cellpace run -- true 2>"$work/refused"; then fail "the static program has no library to preload"; fi
     grep -q 'without libcellpace.so' "$work/refused" || fail "run: $(cat "$work/refused")"
     gone
-    tar -C "$work" --strip-components=1 -xzf cellpace-*-aarch64-unknown-linux-gnu.tar.gz --wildcards '*/cellpace'
-    emulated "the program for aarch64" "$work/cellpace" libc6
+    tar -C "$work" --strip-components=1 -xzf cellpace-*-aarch64-unknown-linux-musl.tar.gz --wildcards '*/cellpace'
+    emulated "the static program for arm64" "$work/cellpace"
     say "static programs ran"
 }
 
-# `./dev python --released` installs it and runs its tests.
+# The wheel installs what it needs from a folder, so that the fresh Debian needs no registry.
 wheels() {
-    python3 -m zipfile -l cellpace-*.whl | grep -q 'cellpace/_native.abi3.so' || fail "the wheel has no native half"
+    fresh_debian python3-pip
+    for machine in x86_64 aarch64; do
+        wheel=$(echo "$PWD"/cellpace-*-abi3-manylinux_*_$machine.whl)
+        mkdir -p "$work/wheels/$machine"
+        "${CARGO_TARGET_DIR:-$repository/target}/python/tools/bin/pip" download --quiet --dest "$work/wheels/$machine" --only-binary :all: \
+            --python-version 3.11 --platform manylinux_2_28_$machine --platform manylinux_2_27_$machine \
+            --platform "manylinux_2_31_$machine" "$wheel"
+    done
+    cp -r "$work/wheels/x86_64" "$work/root/root/wheels"
+    timed "from wheel to first result, sudo cellpace link included" first_wheel
+    [ "$took" -lt $LIMIT ] || fail "that is longer than $LIMIT s"
+    a_server
+    inside python3 -c "$FROM_PYTHON" >"$work/python.json"
+    gone
+    arm_wheel
+}
+
+first_wheel() {
+    inside sudo pip install --quiet --root-user-action ignore --break-system-packages --no-index --find-links /root/wheels cellpace
+    finds "the program of the wheel" inside cellpace
+    first_link
+}
+
+FROM_PYTHON="import cellpace; print(cellpace.compare(['verus'], 'lte-driving', duration='10s').to_json())"
+
+# Program and module for arm64, emulated.
+arm_wheel() {
+    arm_debian
+    mkdir "$work/arm-packages"
+    for wheel in "$work"/wheels/aarch64/*.whl; do python3 -m zipfile -e "$wheel" "$work/arm-packages"; done
+    program=$(echo "$work"/arm-packages/cellpace-*.data/scripts/cellpace)
+    chmod +x "$program"
+    emulated "the program of the wheel for arm64" "$program" "$arm_root"
+    needs_no_newer_library "$work/arm-packages/cellpace/_native.abi3.so" 2.31
+    have qemu-aarch64-static || return 0
+    PYTHONPATH=$work/arm-packages qemu-aarch64-static -L "$arm_root" "$arm_root/usr/bin/python3.11" -c "$FROM_PYTHON" >"$work/arm.json"
+    cmp "$work/arm.json" "$work/python.json" || fail "the wheel for arm64 finds something else"
+    say "the wheel for arm64: the same figures"
 }
 
 # What the images are, and a proxy in one.
 images() {
-    for machine in amd64; do
+    for machine in amd64 arm64; do
         archive=$(echo cellpace-*-image-$machine.tar)
         skopeo copy --quiet "oci-archive:$archive" "oci:$work/oci-$machine:image"
         skopeo inspect --config "oci:$work/oci-$machine:image" >"$work/config.json"
@@ -212,6 +256,7 @@ images() {
         umoci unpack --image "$work/oci-$machine:image" "$work/bundle-$machine"
         say "$archive: $(du -sh "$work/bundle-$machine/rootfs" | cut -f1)"
     done
+    emulated "the image for arm64" "$work/bundle-arm64/rootfs/usr/bin/cellpace" "$work/bundle-arm64/rootfs"
     if have runc; then
         network=cellpace-$$
         ip netns add "$network"
@@ -281,10 +326,12 @@ crates() { first_steps; }
 
 trap cleanup EXIT
 trap 'exit 130' INT TERM
-for part in ${*:-debs tarballs wheels images java sbom crates}; do
+for checked in ${*:-debs tarballs wheels images java sbom crates}; do
     if [ "$(id -u)" != 0 ] || ! have mmdebstrap; then
-        say "skipped: $part, which takes root and mmdebstrap"
+        say "skipped: $checked, which takes root and mmdebstrap"
         continue
     fi
-    "$part"
+    check_begun=$(date +%s)
+    "$checked"
+    say "check of $checked: $(($(date +%s) - check_begun)) s"
 done

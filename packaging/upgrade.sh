@@ -1,13 +1,15 @@
 # An upgrade of the package under load, below a booted systemd: the proxy has a download open, and a hundred clients
 # come while the new package is installed and the service restarts. packaging/check.sh reads it.
 
-# The package of before: $CELLPACE_BEFORE, or the same program under an older version.
+# The package of before: $CELLPACE_BEFORE, the one that was made before, or the same program under an older version.
 older_package() {
-    if [ "${CELLPACE_BEFORE:-}" ]; then
-        cp "$CELLPACE_BEFORE" "$work/older.deb"
+    package=${CELLPACE_BEFORE:-$repository/out/before.deb}
+    if [ "${CELLPACE_BEFORE:-}" ] || [ -e "$package" ]; then
+        cp "$package" "$work/older.deb"
+        say "the package of before was made at $(date -r "$package" '+%F %T')"
         return
     fi
-    say "no CELLPACE_BEFORE: the package of before is the same program under an older version"
+    say "the package of before is the same program under an older version"
     dpkg-deb -R cellpace_*_amd64.deb "$work/older"
     sed -i 's/^Version:.*/Version: 0.0.1-1/' "$work/older/DEBIAN/control"
     dpkg-deb --root-owner-group -b "$work/older" "$work/older.deb" >/dev/null

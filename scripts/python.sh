@@ -82,12 +82,17 @@ native() {
     cargo test --workspace --quiet --no-run $(features)
 }
 
-# wheel FOLDER: the wheel that is released, in $made. No path of this machine is in it.
+# wheel FOLDER [ARGUMENT...]: the wheel that is released, in $made.
 wheel() {
     say "building the wheel"
-    rm -rf "$1"
-    remap="--remap-path-prefix=$PWD=cellpace --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
-    (cd python && RUSTFLAGS="$remap" "$tools/bin/maturin" build --quiet --locked --profile wheel --out "$1" \
-        --target-dir "$CARGO_TARGET_DIR" --interpreter python3)
-    made=$(echo "$1"/*.whl)
+    out=$1
+    shift
+    rm -rf "$out"
+    flags=$(nowhere)
+    (cd python && RUSTFLAGS=$flags "$tools/bin/maturin" build --quiet --locked --profile "${WHEEL_PROFILE:-wheel}" \
+        --out "$out" --target-dir "$CARGO_TARGET_DIR" --interpreter python3 "$@")
+    made=$(echo "$out"/*.whl)
 }
+
+# Options of rustc: no path of this machine is in what it makes.
+nowhere() { echo "--remap-path-prefix=$PWD=cellpace --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"; }

@@ -6,6 +6,8 @@ RELEASE=out/release
 RELEASE_PROFILE=${RELEASE_PROFILE:-release}
 # The oldest C library that programs from here run with: Debian 11, Ubuntu 20.04.
 RELEASE_GLIBC=2.31
+# The machines that all of it is for.
+RELEASE_MACHINES="x86_64 aarch64"
 RELEASE_PARTS="debs tarballs wheels images java sbom crates"
 
 # release [--check] [PART...]: everything, or these parts, into out/release. With --check they are also installed and run.
@@ -23,11 +25,13 @@ release() {
     has_bpf || die "a release has the kernel driver, which takes clang, make, libelf, zlib and pkg-config"
     version=$(cargo pkgid --package cellpace | sed 's/.*[#@]//')
     mkdir -p $RELEASE
+    [ -z "$check" ] || packages binutils qemu-user-static systemd-container runc ||
+        say "what takes these is not checked"
     for part in "$@"; do step "release: $part" "release_$part"; done
     (cd $RELEASE && find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%P\n' | sort | xargs sha256sum >SHA256SUMS &&
         cat SHA256SUMS)
     [ -z "$check" ] || as_root env CARGO_HOME="${CARGO_HOME:-$HOME/.cargo}" RUSTUP_HOME="${RUSTUP_HOME:-$HOME/.rustup}" \
-        sh packaging/check.sh "$@"
+        CARGO_TARGET_DIR="$CARGO_TARGET_DIR" CELLPACE_BEFORE="${CELLPACE_BEFORE:-}" sh packaging/check.sh "$@"
 }
 
 # A compiler and linker for all machines and C libraries, and what packs.
@@ -44,42 +48,65 @@ release_tools() {
     PATH=$tools/bin:$PATH
 }
 
-# program: the whole program, for this C library and newer ones; where, in $program.
+# program TARGET[.GLIBC] [ARGUMENT...]: the program for a machine and a C library; where, in $program.
 program() {
-    elf x86_64-unknown-linux-gnu
-    program=$CARGO_TARGET_DIR/x86_64-unknown-linux-gnu/$RELEASE_PROFILE/cellpace
-    cargo zigbuild --quiet --locked --profile "$RELEASE_PROFILE" --package cellpace \
-        --target "x86_64-unknown-linux-gnu.$RELEASE_GLIBC"
+    say "program for $1"
+    built_for=$1
+    shift
+    standard_library "${built_for%%.*}"
+    program=$CARGO_TARGET_DIR/${built_for%%.*}/$RELEASE_PROFILE/cellpace
+    RUSTFLAGS=$(nowhere) cargo zigbuild --quiet --locked --profile "$RELEASE_PROFILE" --package cellpace --target "$built_for" "$@"
 }
 
-# elf TARGET: Debian's static libelf and zlib for a machine, which libbpf is linked with.
+# standard_library TARGET: Rust's.
+standard_library() {
+    [ -e "$(rustc --print sysroot)/lib/rustlib/$1" ] || rustup target add "$1" >/dev/null 2>&1 ||
+        die "no standard library for $1: rustup downloads it once"
+}
+
+# debian_name MACHINE: what Debian calls it.
+debian_name() { case $1 in x86_64) echo amd64 ;; aarch64) echo arm64 ;; esac; }
+
+# whole_program MACHINE: with the kernel driver, for the oldest C library; where, in $program.
+whole_program() {
+    elf "$1"
+    program "$1-unknown-linux-gnu.$RELEASE_GLIBC"
+}
+
+# elf MACHINE: Debian's static libelf and zlib, which libbpf is linked with.
 elf() {
-    multiarch=${1%%-*}-linux-gnu
-    elf=$CARGO_TARGET_DIR/release-elf/$1
+    multiarch=$1-linux-gnu
+    elf=$CARGO_TARGET_DIR/release-elf/$1-unknown-linux-gnu
     if [ ! -e "$elf/libz.so" ]; then
         rm -rf "$elf"
         mkdir -p "$elf"
-        mmdebstrap --quiet --variant=extract --architectures=amd64 --include=libelf-dev,zlib1g-dev \
+        mmdebstrap --quiet --variant=extract --architectures="$(debian_name "$1")" --include=libelf-dev,zlib1g-dev \
             bookworm "$elf/root"
         # Under the names of shared libraries, for which the linker is asked.
         for name in elf z; do echo "INPUT($elf/root/usr/lib/$multiarch/lib$name.a)" >"$elf/lib$name.so"; done
     fi
     # Behind the headers of the C library that zig brings.
     LIBBPF_SYS_EXTRA_CFLAGS="-idirafter $elf/root/usr/include"
-    export LIBBPF_SYS_EXTRA_CFLAGS "LIBBPF_SYS_LIBRARY_PATH_$(printf %s "$1" | tr - _)=$elf"
+    export LIBBPF_SYS_EXTRA_CFLAGS "LIBBPF_SYS_LIBRARY_PATH_$1_unknown_linux_gnu=$elf"
 }
 
 release_debs() {
-    program
-    debian x86_64-unknown-linux-gnu
+    # The check upgrades from it.
+    for package in $RELEASE/cellpace_*_amd64.deb; do [ ! -e "$package" ] || cp -p "$package" out/before.deb; done
+    for machine in $RELEASE_MACHINES; do
+        whole_program "$machine"
+        # The first is for this machine, and writes its own pages of the manual.
+        native=${native:-$program}
+        debian "$machine"
+    done
 }
 
-# debian TARGET: everything in its place below out/release/deb, for cargo-deb.
+# debian MACHINE: everything in its place below out/release/deb, for cargo-deb.
 debian() {
-    say "Debian package"
+    say "Debian package for $1"
     rm -rf $RELEASE/deb
     root=$RELEASE/deb/root
-    libdir=/usr/lib/${1%%-*}-linux-gnu
+    libdir=/usr/lib/$1-linux-gnu
     lib=$root$libdir
     mkdir -p "$lib/pkgconfig" $root/usr/include $root/etc/cellpace $root/usr/lib/systemd/system \
         $root/usr/share/bash-completion/completions $root/usr/share/zsh/vendor-completions \
@@ -92,41 +119,32 @@ debian() {
     cp crates/preload/include/cellpace.h $root/usr/include/
     sed -e '/^#/d' -e "s#@PREFIX@#/usr#; s#@LIBDIR@#$libdir#; s#@VERSION@#$version#" \
         crates/preload/cellpace.pc.in >"$lib/pkgconfig/cellpace.pc"
-    "$program" man-pages $root/usr/share/man/man1
-    "$program" completions bash >$root/usr/share/bash-completion/completions/cellpace
-    "$program" completions zsh >$root/usr/share/zsh/vendor-completions/_cellpace
-    "$program" completions fish >$root/usr/share/fish/vendor_completions.d/cellpace.fish
+    "$native" man-pages $root/usr/share/man/man1
+    "$native" completions bash >$root/usr/share/bash-completion/completions/cellpace
+    "$native" completions zsh >$root/usr/share/zsh/vendor-completions/_cellpace
+    "$native" completions fish >$root/usr/share/fish/vendor_completions.d/cellpace.fish
     for unit in packaging/systemd/*.service; do
         sed 's#/usr/local/bin/#/usr/bin/#' "$unit" >"$root/usr/lib/systemd/system/${unit##*/}"
     done
     cp packaging/debian/*.service packaging/debian/*.mount packaging/systemd/*.socket $root/usr/lib/systemd/system/
     cp packaging/systemd/*.env packaging/systemd/*.conf $root/etc/cellpace/
     # The profile only says whether cargo-deb would strip.
-    cargo deb --quiet --no-build --no-strip --package cellpace --target "$1" --output $RELEASE/
+    cargo deb --quiet --no-build --no-strip --package cellpace --target "$1-unknown-linux-gnu" --output $RELEASE/
     rm -r $RELEASE/deb
 }
 
-# Programs for other machines, without the kernel driver. Rust links musl by itself; musl-gcc would make a program that
-# does not start.
+# Programs for all Linux of a machine, without the kernel driver.
 release_tarballs() {
-    packages musl-tools gcc-aarch64-linux-gnu libc6-dev-arm64-cross || die "without these there are no tarballs"
-    tarball x86_64-unknown-linux-musl musl-gcc cc
-    tarball aarch64-unknown-linux-gnu aarch64-linux-gnu-gcc aarch64-linux-gnu-gcc
-}
-
-# tarball TARGET COMPILER LINKER
-tarball() {
-    say "program for $1"
-    rustup target add "$1" >/dev/null 2>&1 || die "no standard library for $1: rustup downloads it once"
-    name=$(printf %s "$1" | tr a-z- A-Z_)
-    # shellcheck disable=SC2086
-    env "CARGO_TARGET_${name}_LINKER=$3" "CC_$(printf %s "$1" | tr - _)=$2" \
-        cargo build --quiet --locked --profile "$RELEASE_PROFILE" --package cellpace --target "$1" $PORTABLE
-    folder=cellpace-$version-$1
-    mkdir "$RELEASE/$folder"
-    cp "$CARGO_TARGET_DIR/$1/$RELEASE_PROFILE/cellpace" README.md LICENSE-MIT LICENSE-APACHE "$RELEASE/$folder/"
-    tar -C $RELEASE --owner=0 --group=0 -czf "$RELEASE/$folder.tar.gz" "$folder"
-    rm -r "${RELEASE:?}/$folder"
+    for machine in $RELEASE_MACHINES; do
+        target=$machine-unknown-linux-musl
+        # shellcheck disable=SC2086
+        program $target $PORTABLE
+        folder=cellpace-$version-$target
+        mkdir "$RELEASE/$folder"
+        cp "$program" README.md LICENSE-MIT LICENSE-APACHE "$RELEASE/$folder/"
+        tar -C $RELEASE --owner=0 --group=0 -czf "$RELEASE/$folder.tar.gz" "$folder"
+        rm -r "${RELEASE:?}/$folder"
+    done
 }
 
 # Each crate is packed and built from its package alone, then the example of a controller in a crate of its own with
@@ -178,7 +196,7 @@ stranger() {
 # The packages in images of nothing but the C library: no shell, no packages to update, user nobody.
 release_images() {
     packages umoci skopeo || die "images take umoci and skopeo"
-    for machine in amd64; do
+    for machine in amd64 arm64; do
         image=$CARGO_TARGET_DIR/release-image
         rm -rf "$image"
         mkdir -p "$image"
@@ -198,11 +216,22 @@ release_images() {
     done
 }
 
-# The wheel of the Python package; `./dev python --released` tests it.
+# The wheels of the Python package, each with the program; `./dev python --released` tests this machine's, built alone.
 release_wheels() {
     python_tools || die "the wheel takes Python 3.11 and maturin"
-    wheel "$PWD/out/wheel"
-    mv "$made" $RELEASE/
+    for machine in $RELEASE_MACHINES; do
+        whole_program "$machine"
+        # What maturin takes into the wheel when it is there.
+        data=python/cellpace._native.data
+        rm -rf $data
+        mkdir -p $data/scripts
+        cp "$program" $data/scripts/
+        [ "$RELEASE_PROFILE" = release ] || WHEEL_PROFILE=$RELEASE_PROFILE
+        wheel "$PWD/out/wheel" --target "$machine-unknown-linux-gnu" --zig \
+            --compatibility "manylinux_$(printf %s $RELEASE_GLIBC | tr . _)"
+        rm -r $data
+        mv "$made" $RELEASE/
+    done
     rmdir out/wheel
 }
 
