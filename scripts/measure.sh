@@ -11,6 +11,12 @@ bench() {
     compiler; rust; python; traces; build
     say "controllers, queues, traces (criterion)"
     cargo bench --quiet -p cellpace -p cellpace-cc -p cellpace-live -p cellpace-path --bench '*' -- --quick --noplot
+    if wasm; then
+        say "controllers in modules, and the same without"
+        cargo build --release --quiet -p cellpace-guest --example builtin --target $WASM
+        MODULE=$CARGO_TARGET_DIR/$WASM/release/examples/builtin.wasm \
+            cargo bench --quiet -p cellpace-plugin --features host --bench ack -- --quick --noplot
+    fi
     say "QUIC libraries over loopback, our controllers beside their own"
     cargo bench --quiet -p cellpace-quic --features identity,noq,quinn --bench loopback
     sh evaluation/runs.sh "$CELLPACE"

@@ -55,7 +55,8 @@ program() {
     shift
     standard_library "${built_for%%.*}"
     program=$CARGO_TARGET_DIR/${built_for%%.*}/$RELEASE_PROFILE/cellpace
-    RUSTFLAGS=$(nowhere) cargo zigbuild --quiet --locked --profile "$RELEASE_PROFILE" --package cellpace --target "$built_for" "$@"
+    RUSTFLAGS=$(nowhere) cargo zigbuild --quiet --locked --profile "$RELEASE_PROFILE" --package cellpace --features plugin \
+        --target "$built_for" "$@"
 }
 
 # standard_library TARGET: Rust's.

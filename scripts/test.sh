@@ -116,6 +116,8 @@ slow_suites() {
     slow "system calls that fail, and commands that are killed" faults
     slow "unit tests under Miri" miri
     slow "a peer that stops reading for a minute" slow_tests cellpace-tcp engine::
+    slow "controllers in modules" cargo test --quiet -p cellpace-plugin --features host
+    slow "a program that runs modules" cargo test --quiet -p cellpace --features plugin --test it plugin:: -- --include-ignored
     slow "a program without features" cargo test --quiet -p cellpace --no-default-features --test it features::
     build
     slow "every claim of the papers in virtual time" papers run

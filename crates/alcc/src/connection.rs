@@ -384,6 +384,14 @@ impl AlccConnection {
         }
     }
 
+    /// Why this end has no controller any more: it was a module that failed.
+    pub fn controller_failure(&self) -> Option<&str> {
+        match &self.stage {
+            Stage::Agreed(active) => active.outgoing.failure(),
+            Stage::Greeting(..) | Stage::Plain => None,
+        }
+    }
+
     /// The figures.
     pub fn stats(&self) -> AlccStats {
         let stats = AlccStats {

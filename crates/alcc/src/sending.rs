@@ -2,7 +2,7 @@
 
 use cellpace_base::{Span, Time};
 use cellpace_cc::{Block, Controller, RttEstimator, Stamp};
-use cellpace_recovery::{Arrived, Pacer, Sending, Sent};
+use cellpace_recovery::{Arrived, Pacer, Sending, Sent, Unbounded};
 
 use crate::error::AlccError;
 use crate::frame::{self, AckFrame, DataHead, HEADER_BYTES, STAMP_BYTES};
@@ -62,6 +62,7 @@ pub(super) struct SendingHalf {
     last_stamp: Stamp,
     arrived: Vec<Arrived>,
     counts: SentCounts,
+    failed: Option<String>,
 }
 
 impl SendingHalf {
@@ -90,6 +91,7 @@ impl SendingHalf {
             last_stamp: Stamp::default(),
             arrived: Vec::new(),
             counts: SentCounts::default(),
+            failed: None,
         }
     }
 
@@ -279,7 +281,18 @@ impl SendingHalf {
         Ok(())
     }
 
+    /// Why the first controller did not go on. TCP bounds what is in flight in its place.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failed.as_deref()
+    }
+
     fn run_controller(&mut self, now: Time) {
+        if self.failed.is_none() {
+            self.failed = self.controller.failure();
+            if self.failed.is_some() {
+                self.controller = Box::new(Unbounded);
+            }
+        }
         if self.controller.next_deadline().is_some_and(|time| time <= now) {
             self.controller.on_deadline(now);
         }

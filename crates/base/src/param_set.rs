@@ -110,7 +110,11 @@ pub struct GivenValues<'a> {
 }
 
 impl<'a> GivenValues<'a> {
-    fn parse(
+    /// Reads `rest` for a table that no type declares; [`ParamSet::parse`] is for those that have one.
+    ///
+    /// # Errors
+    /// When a key is unknown, given twice, or without a value.
+    pub fn parse(
         owner: &'a str,
         rest: &'a str,
         table: &'static [Param],

@@ -410,6 +410,13 @@ pub trait Controller: Send {
         let _ = now;
     }
 
+    /// Why it cannot go on, for controllers that are code from outside. From then on it lets nothing leave and has no
+    /// deadline: a datapath ends the flow with this error, or goes on without a controller where something else bounds
+    /// what is in flight.
+    fn failure(&self) -> Option<String> {
+        None
+    }
+
     /// The oldest event not yet taken. Events that nobody takes are dropped, oldest first.
     fn poll_event(&mut self) -> Option<(Time, Event)> {
         None

@@ -274,6 +274,13 @@ impl Controller for Deferred {
         }
     }
 
+    fn failure(&self) -> Option<String> {
+        match &self.stage {
+            DeferredStage::Begun(begun) => begun.controller.failure(),
+            DeferredStage::Waiting { .. } => None,
+        }
+    }
+
     fn poll_event(&mut self) -> Option<(Time, Event)> {
         match &mut self.stage {
             DeferredStage::Begun(begun) => begun.controller.poll_event(),

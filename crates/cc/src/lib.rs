@@ -62,4 +62,4 @@ pub use registry::{
     ControllerInfo, ControllerSpec, DEFAULT_CONTROLLER, PeerHalf, RegisterError, SpecError,
     controllers, find_controller, register, registry,
 };
-pub use rtt::{RtoRule, RttEstimator};
+pub use rtt::{RtoRule, RttEstimator, RttState};

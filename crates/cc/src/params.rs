@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use cellpace_base::Param;
 use cellpace_mdi::Flat;
 
 use crate::{Controller, Receiver, Setup};
@@ -39,6 +40,11 @@ pub trait ControllerParams: fmt::Debug + Send + Sync {
     fn load(&mut self, read: &mut ReadFile<'_>) -> Result<(), String> {
         let _ = read;
         Ok(())
+    }
+
+    /// Returns the parameters that a file declares, once it is loaded, where not the controller's table does.
+    fn declared(&self) -> &'static [Param] {
+        &[]
     }
 
     /// Returns the walk over a Markov table that this is, for runtimes with a walk of their own.

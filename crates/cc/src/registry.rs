@@ -40,7 +40,7 @@ pub enum SpecError {
 }
 
 /// A controller by its name: what [`register`] takes, and [`registry`] has.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct ControllerInfo {
     /// The name in front of the colon.
     pub name: &'static str,
@@ -350,6 +350,11 @@ impl ControllerSpec {
         let initial = InitialAnswers::of(self.build(setup.clone()).as_ref(), setup.mss);
         *latest() = Some(initial);
         initial
+    }
+
+    /// Describes the parameters that its file declares; those of all others are [`ControllerInfo::params`].
+    pub fn declared(&self) -> &'static [Param] {
+        self.params.declared()
     }
 
     /// Whether the controller has a half at the receiver.

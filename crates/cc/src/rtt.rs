@@ -29,6 +29,23 @@ pub struct RttEstimator {
     rule: RtoRule,
 }
 
+/// All that an estimator knows, for controllers that run in another memory than their datapath.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RttState {
+    /// As [`RttEstimator::smoothed`].
+    pub smoothed: Option<Span>,
+    /// As [`RttEstimator::variation`].
+    pub variation: Span,
+    /// As [`RttEstimator::latest`].
+    pub latest: Span,
+    /// As [`RttEstimator::minimum`]; what it is before the first sample does not matter.
+    pub minimum: Span,
+    /// No timeout is shorter.
+    pub floor: Span,
+    /// How the timeout follows from the others.
+    pub rule: RtoRule,
+}
+
 impl RttEstimator {
     /// RFC 6298 (2.1): the timeout before any sample.
     const INITIAL_RTO: Span = Span::from_secs(1);
@@ -60,6 +77,20 @@ impl RttEstimator {
     #[must_use]
     pub fn without_samples(&self) -> Self {
         Self::new(self.floor).with_rule(self.rule)
+    }
+
+    /// Returns all that it knows.
+    #[inline]
+    pub fn state(&self) -> RttState {
+        let Self { smoothed, variation, latest, minimum, floor, rule } = *self;
+        RttState { smoothed, variation, latest, minimum, floor, rule }
+    }
+
+    /// The estimator that knows this.
+    #[inline]
+    pub fn from_state(state: RttState) -> Self {
+        let RttState { smoothed, variation, latest, minimum, floor, rule } = state;
+        Self { smoothed, variation, latest, minimum, floor, rule }
     }
 
     /// Takes a sample.

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use cellpace_base::{Preset, split_name};
 use cellpace_cc::{ControllerInfo, DEFAULT_CONTROLLER, controllers, find_controller};
+use cellpace_lab::read_controller;
 use clap::Args;
 
 use crate::catalogue::{entry, parameters, wrapped};
@@ -25,8 +26,14 @@ pub(crate) fn run(args: &CcArgs) -> Result<ExitCode, CommandError> {
     let text = match &args.name {
         None => list(),
         Some(name) => {
-            let info = find_controller(split_name(name).name).map_err(CommandError::usage)?;
-            describe(info, args.all)
+            let split = split_name(name);
+            let info = find_controller(split.name).map_err(CommandError::usage)?;
+            let mut text = describe(info, args.all);
+            if info.params().is_empty() && !split.rest.is_empty() {
+                let spec = read_controller(name).map_err(CommandError::usage)?;
+                text += &parameters(spec.declared().iter());
+            }
+            text
         }
     };
     print(&text)?;

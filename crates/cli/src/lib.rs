@@ -165,7 +165,8 @@ enum Command {
 /// # Panics
 /// When a controller's name is taken, is given twice, or is more than lower-case letters, digits, `-` and `_`.
 pub fn main_with(own: &'static [ControllerInfo]) -> ExitCode {
-    cellpace_cc::register(own).unwrap_or_else(|error| panic!("{error}"));
+    let all = [&[cellpace_plugin::PLUGIN], own].concat();
+    cellpace_cc::register(all.leak()).unwrap_or_else(|error| panic!("{error}"));
     cellpace_lab::hand_notices_to(output::complain);
     let args = arguments::with_negative_values(std::env::args_os());
     let (args, config) = match config_file::with_config(args) {

@@ -81,6 +81,7 @@ impl FollowedFlow {
             controller: flow.controller().clone(),
             driver: flow.driver(),
             driver_reason: flow.driver_reason().cloned(),
+            controller_failure: flow.controller_failure(),
         }
     }
 }

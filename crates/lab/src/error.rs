@@ -26,6 +26,7 @@ impl From<SimError> for LabError {
     fn from(error: SimError) -> Self {
         match error {
             SimError::Field(error) => Self::Field(error),
+            error @ SimError::Stopped { .. } => Self::failed(error),
             error => Self::invalid(error),
         }
     }

@@ -13,6 +13,7 @@ mod pacer;
 mod sender;
 mod sent;
 mod shared_window;
+mod unbounded;
 mod video;
 
 pub use ack_generator::{AckGenerator, AckPolicy};
@@ -21,4 +22,5 @@ pub use pacer::Pacer;
 pub use sender::PacedSender;
 pub use sent::{Arrived, PacketCounts, Sending, Sent};
 pub use shared_window::{SharedWindows, WindowMember, WindowWatch};
+pub use unbounded::Unbounded;
 pub use video::{CapturedFrame, FrameRecord, VideoSource, VideoSpec, permitted_rate};

@@ -83,6 +83,11 @@ impl<D: Copy> PacedSender<D> {
         self.controller.as_mut()
     }
 
+    /// Goes on under another controller, with the packets that are in flight.
+    pub fn replace_controller(&mut self, controller: Box<dyn Controller>) {
+        self.controller = controller;
+    }
+
     /// The packets in flight.
     pub fn sent(&self) -> &Sent<D> {
         &self.sent

@@ -270,6 +270,7 @@ impl AttachedFlow {
             controller: self.handle.controller().clone(),
             driver: self.handle.driver(),
             driver_reason: None,
+            controller_failure: self.handle.controller_failure(),
         }
     }
 }

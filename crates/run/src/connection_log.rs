@@ -181,6 +181,9 @@ impl ConnectionWatcher for ConnectionLog {
     }
 
     fn closed(&mut self, closed: ClosedConnection) {
+        if closed.controller_failure.is_some() {
+            self.plain.add(PlainReason::Failed, 1);
+        }
         if let Some(print) = self.lines {
             print(&self.line(&closed));
         }
@@ -242,12 +245,16 @@ impl ConnectionLog {
     }
 
     fn outcome_text(&self, closed: &ClosedConnection) -> String {
-        match closed.outcome {
+        let end = match closed.outcome {
             _ if closed.cut => "cut".to_owned(),
             Some(FlowOutcome::Failed(code)) => io::Error::from_raw_os_error(code).to_string(),
             Some(FlowOutcome::Alcc(error)) => error.to_string(),
             None if self.command == LoggingCommand::Attach => "released".to_owned(),
             Some(FlowOutcome::Finished) | None => "finished".to_owned(),
+        };
+        match &closed.controller_failure {
+            Some(reason) => format!("{end}, without its controller since {reason}"),
+            None => end,
         }
     }
 

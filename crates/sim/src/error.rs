@@ -1,6 +1,6 @@
 //! What can be wrong with a scenario.
 
-use cellpace_cc::SpecError;
+use cellpace_cc::{Span, SpecError};
 use cellpace_path::{FieldError, PathError};
 use thiserror::Error;
 
@@ -14,6 +14,16 @@ pub enum SimError {
     /// A controller.
     #[error(transparent)]
     Controller(#[from] SpecError),
+    /// A controller that is code from outside did not go on.
+    #[error("flow {flow}, {:.3} s after the start: {reason}", at.as_secs_f64())]
+    Stopped {
+        /// The flow, from 1.
+        flow: usize,
+        /// When.
+        at: Span,
+        /// The controller's file, and what happened.
+        reason: String,
+    },
     /// A field of the scenario.
     #[error(transparent)]
     Field(#[from] FieldError),

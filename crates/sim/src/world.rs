@@ -652,12 +652,22 @@ impl World {
     #[inline]
     fn settle(&mut self, index: usize, observer: &mut impl Observer) {
         self.show_events(index, observer);
+        self.note_failure(index);
         let flow = &self.flows[index];
         self.room.remember(flow.remembered());
         self.timers.arm(index, flow.next_deadline());
         if let Some(proxy) = &mut self.proxy {
             proxy.watch_windows(self.now, index, &flow.connections);
         }
+    }
+
+    /// A controller that cannot go on ends the run: what its flow did without it is no result of it.
+    fn note_failure(&mut self, index: usize) {
+        let mut connections = self.flows[index].connections.iter();
+        let Some(reason) = connections.find_map(|one| one.controller().failure()) else { return };
+        let failed =
+            || SimError::Stopped { flow: index + 1, at: self.now.since(Time::ZERO), reason };
+        self.failed.get_or_insert_with(failed);
     }
 
     fn show_events(&mut self, index: usize, observer: &mut impl Observer) {

@@ -162,6 +162,11 @@ impl SharedFlow {
         }
     }
 
+    /// The controller did not go on; the first reason stays.
+    pub(crate) fn note_failure(&self, reason: &str) {
+        self.lock().failure.get_or_insert_with(|| reason.to_owned());
+    }
+
     /// The flow ended; the first outcome stays.
     pub(crate) fn end(&self, outcome: FlowOutcome) {
         let outcome = match outcome {
@@ -193,6 +198,8 @@ pub(crate) struct FlowState {
     /// Events that were dropped because they were not taken in time.
     pub(crate) missed_events: u64,
     pub(crate) outcome: Option<FlowOutcome>,
+    /// Why the controller did not go on.
+    failure: Option<String>,
     /// What the controller showed last, while there is a watch.
     inspected: Option<InspectedController>,
     /// What it had learnt when a watch last asked for it.
@@ -311,6 +318,12 @@ impl FlowHandle {
             Ok((state, _)) => state.outcome,
             Err(poisoned) => poisoned.into_inner().0.outcome,
         }
+    }
+
+    /// Why the flow is plain, or under the kernel driver has CUBIC, although it began under a controller: its
+    /// module failed.
+    pub fn controller_failure(&self) -> Option<String> {
+        self.lock().failure.clone()
     }
 
     /// Which driver serves the flow.

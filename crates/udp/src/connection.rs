@@ -41,6 +41,9 @@ pub enum FlowError {
     /// The receiver acknowledged packets that were never sent, to have more sent than it receives.
     #[error("the other side acknowledges packets that were never sent")]
     FalseAcks,
+    /// The controller is code from outside, which did not go on.
+    #[error("{0}")]
+    Controller(String),
     /// The stream that arrived is not the one that was sent.
     #[error("what arrived is not what was sent: the checksums differ")]
     Checksum,
@@ -469,6 +472,7 @@ impl UdpFlow {
                     let reason = "it acknowledges packets that were never sent";
                     return self.fail(CloseCode::Stopped, reason, FlowError::FalseAcks);
                 }
+                self.judge_controller();
             }
             _ => {}
         }
@@ -487,6 +491,14 @@ impl UdpFlow {
     pub(crate) fn on_blocked(&mut self, now: Time) {
         if let FlowHalf::Out(out) = &mut self.half {
             out.on_blocked(now);
+        }
+    }
+
+    /// Nothing else bounds what is in flight, so that the flow ends with its controller.
+    fn judge_controller(&mut self) {
+        let FlowHalf::Out(out) = &self.half else { return };
+        if let Some(reason) = out.failure().filter(|_| self.is_open()) {
+            self.fail(CloseCode::Stopped, "its controller failed", FlowError::Controller(reason));
         }
     }
 
@@ -612,6 +624,7 @@ impl UdpFlow {
             FlowHalf::Out(out) => out.on_timer(now),
             FlowHalf::In(incoming) => incoming.on_timer(now),
         }
+        self.judge_controller();
     }
 
     fn give_up(&mut self) {

@@ -235,6 +235,11 @@ impl Outgoing {
         }
     }
 
+    /// Why the controller cannot go on.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.sender.controller().failure()
+    }
+
     pub(crate) fn controller_mut(&mut self) -> &mut dyn Controller {
         self.sender.controller_mut()
     }

@@ -28,6 +28,13 @@ fn features_that_are_missing_are_named() {
         let said = folder.good("kernel status");
         assert!(said.contains("built without") && !said.contains("root installs it"), "{said}");
     }
+    folder.write("mine.wasm", "");
+    if !cfg!(feature = "plugin") {
+        let said =
+            "`plugin`: this cellpace was built without the feature `plugin`; packages have it";
+        folder.refused("compare --trace constant:1mbit --cc plugin:mine.wasm", said);
+    }
+    std::fs::remove_file(folder.path("mine.wasm")).unwrap();
     is_named(&folder, "quic", cfg!(feature = "quic"), "recv --quic");
     if !has_parquet {
         assert_eq!(folder.names(), [""; 0], "nothing else is left");

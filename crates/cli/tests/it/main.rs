@@ -52,6 +52,8 @@ mod parity;
 #[cfg(target_os = "linux")]
 mod pep;
 mod playground;
+#[cfg(feature = "plugin")]
+mod plugin;
 mod probe;
 mod program;
 #[cfg(target_os = "linux")]

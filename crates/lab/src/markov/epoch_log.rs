@@ -274,6 +274,10 @@ impl Controller for EpochLog {
         self.inner.on_deadline(now);
     }
 
+    fn failure(&self) -> Option<String> {
+        self.inner.failure()
+    }
+
     fn poll_event(&mut self) -> Option<(Time, Event)> {
         self.inner.poll_event()
     }

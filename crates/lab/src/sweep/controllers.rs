@@ -4,7 +4,8 @@ use cellpace_base::{
     Param, ParamKind, Rate, Span, format_bytes, math, nearest, parse_bytes, parse_number,
     parse_span, split_name,
 };
-use cellpace_cc::{ControllerSpec, MAX_FILE_BYTES, find_controller};
+use cellpace_cc::{ControllerSpec, MAX_FILE_BYTES, SpecError, find_controller};
+use cellpace_path::schedule::TraceFiles;
 use serde_json::{Map, Value};
 
 use crate::LabError;
@@ -47,7 +48,7 @@ pub(super) fn read_controllers(
         }
         let written = match one {
             Value::String(text) => vec![(text.trim().to_owned(), Vec::new())],
-            Value::Object(table) => multiplied(at, table)?,
+            Value::Object(table) => multiplied(at, table, files)?,
             other => {
                 return Err(of(format!(
                     "`{other}` is neither a text nor a table such as {{ name = \"verus\", r = [2, 4] }}"
@@ -58,11 +59,7 @@ pub(super) fn read_controllers(
             return Err(of(format!("more than {MAX_CONTROLLERS} controllers in all")));
         }
         for (text, values) in written {
-            let (spec, opened) = files.reading(|files| {
-                ControllerSpec::parse(&text, &mut |name| {
-                    files.bytes(name, MAX_FILE_BYTES).map_err(|error| error.to_string())
-                })
-            });
+            let (spec, opened) = files.reading(|files| parse(&text, files));
             let spec = spec.map_err(|error| of(error.to_string()))?;
             controllers.push(PlannedController { spec, values, files: opened });
         }
@@ -76,10 +73,20 @@ pub(super) fn read_controllers(
     }
 }
 
+fn parse(text: &str, files: &mut TraceFiles<'_>) -> Result<ControllerSpec, SpecError> {
+    ControllerSpec::parse(text, &mut |name| {
+        files.bytes(name, MAX_FILE_BYTES).map_err(|error| error.to_string())
+    })
+}
+
 /// A controller's text, and the values in it that vary.
 type Written = (String, Vec<(String, String)>);
 
-fn multiplied(at: usize, table: &Map<String, Value>) -> Result<Vec<Written>, LabError> {
+fn multiplied(
+    at: usize,
+    table: &Map<String, Value>,
+    files: &mut PlanFiles,
+) -> Result<Vec<Written>, LabError> {
     let of = |error: String| LabError::Invalid(format!("cc[{at}]: {error}"));
     let Some(Value::String(name)) = table.get("name") else {
         return Err(of(
@@ -87,10 +94,17 @@ fn multiplied(at: usize, table: &Map<String, Value>) -> Result<Vec<Written>, Lab
         ));
     };
     let info = find_controller(split_name(name).name).map_err(|error| of(error.to_string()))?;
+    // Those of a module are in its file.
+    let params = match info.params() {
+        [] => {
+            files.reading(|files| parse(name, files)).0.map_err(|e| of(e.to_string()))?.declared()
+        }
+        params => params,
+    };
     let mut written: Vec<Written> = vec![(name.trim().to_owned(), Vec::new())];
     for (key, given) in table.iter().filter(|(key, _)| *key != "name") {
-        let Some(param) = info.params().iter().find(|param| param.key == key) else {
-            let hint = match nearest(key, info.params().iter().map(|param| param.key)) {
+        let Some(param) = params.iter().find(|param| param.key == key) else {
+            let hint = match nearest(key, params.iter().map(|param| param.key)) {
                 Some(near) => format!("; did you mean `{near}`?"),
                 None => format!("; `cellpace cc {}` lists them", info.name),
             };

@@ -166,6 +166,10 @@ impl Controller for WindowMember {
         self.group().0.on_deadline(now);
     }
 
+    fn failure(&self) -> Option<String> {
+        self.group().0.controller.failure()
+    }
+
     fn poll_event(&mut self) -> Option<(Time, Event)> {
         self.group().0.controller.poll_event()
     }

@@ -350,6 +350,7 @@ impl ConnectionFlow {
             controller: self.handle.controller().clone(),
             driver: self.handle.driver(),
             driver_reason: self.handle.driver_reason().cloned(),
+            controller_failure: self.handle.controller_failure(),
         }
     }
 }

@@ -38,6 +38,8 @@ pub struct ClosedConnection {
     pub driver: DriverKind,
     /// Why that was not the kernel driver, where it was wished for.
     pub driver_reason: Option<PlacementReason>,
+    /// Why the controller, a module, did not go on, so that the connection was plain from then on.
+    pub controller_failure: Option<String>,
 }
 
 /// Why a connection that the rules are for is not under a controller.
@@ -55,12 +57,21 @@ pub enum PlainReason {
     NotOpen,
     /// It is of a program that the library cannot be preloaded into.
     NotPreloaded,
+    /// Its controller, a module, did not go on.
+    Failed,
 }
 
 impl PlainReason {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Limit, Self::Resources, Self::Late, Self::Driver, Self::NotOpen, Self::NotPreloaded];
+    pub const ALL: [Self; 7] = [
+        Self::Limit,
+        Self::Resources,
+        Self::Late,
+        Self::Driver,
+        Self::NotOpen,
+        Self::NotPreloaded,
+        Self::Failed,
+    ];
 
     /// Returns the reason of an error that leaves a connection plain.
     pub fn of(error: &TcpError) -> Self {
@@ -84,6 +95,7 @@ impl PlainReason {
             Self::Driver => "driver",
             Self::NotOpen => "not_open",
             Self::NotPreloaded => "not_preloaded",
+            Self::Failed => "failed",
         }
     }
 
@@ -101,6 +113,7 @@ impl PlainReason {
                  --driver auto has the gate take them"
             }
             Self::NotPreloaded => "of programs that cannot be preloaded",
+            Self::Failed => "their module failed",
         }
     }
 }

@@ -72,6 +72,8 @@ pub(crate) struct Books {
     lost: VecDeque<u64>,
     /// Packets that TCP sent again, ever.
     retransmitted: u64,
+    /// Why the first controller did not go on.
+    failed: Option<String>,
 }
 
 impl Books {
@@ -103,7 +105,24 @@ impl Books {
             numbers: Vec::new(),
             lost: VecDeque::new(),
             retransmitted: 0,
+            failed: None,
         }
+    }
+
+    /// Puts another controller in the place of one that cannot go on.
+    pub(crate) fn replace_failed(&mut self, instead: impl FnOnce() -> Box<dyn Controller>) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.failed = self.controller().failure();
+        if self.failed.is_some() {
+            self.sender.replace_controller(instead());
+        }
+    }
+
+    /// Why the first controller did not go on, where it did not.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failed.as_deref()
     }
 
     /// The controller.

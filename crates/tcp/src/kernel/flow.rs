@@ -1,7 +1,7 @@
 //! A connection whose window the kernel holds, and whose data never pass here. No I/O.
 
-use cellpace_base::{Span, Time};
-use cellpace_cc::Controller;
+use cellpace_base::{Random, Span, Time};
+use cellpace_cc::{Controller, ControllerSpec, Setup};
 use cellpace_kernel::{KernelRecord, Policy, SocketControl};
 
 use crate::FlowStats;
@@ -201,7 +201,15 @@ impl KernelFlow {
 
     /// Does what is due.
     pub(crate) fn on_timer(&mut self, now: Time) {
-        self.books.on_timer(now.max(self.reported_at));
+        let start = now.max(self.reported_at);
+        let mss = self.books.packet_bytes();
+        self.books.replace_failed(|| in_place_of_failed(mss, start));
+        self.books.on_timer(start);
+    }
+
+    /// Why the flow has CUBIC in place of its controller.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.books.failure()
     }
 
     /// When that is, if ever.
@@ -267,6 +275,12 @@ impl KernelFlow {
             ..FlowStats::default()
         }
     }
+}
+
+/// What most systems have for plain TCP: the kernel driver bounds the flow by nothing but its controller.
+fn in_place_of_failed(mss: u64, start: Time) -> Box<dyn Controller> {
+    let cubic: ControllerSpec = "cubic".parse().expect("it is registered, and needs no file");
+    cubic.build(Setup { mss, start, random: Random::seeded(0, 0) })
 }
 
 #[cfg(test)]

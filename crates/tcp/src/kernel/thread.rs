@@ -366,6 +366,9 @@ impl KernelFlowSlot {
     fn publish(&mut self, time: Time) {
         self.published_at = time;
         self.shared.publish(time, self.flow.stats(), Some(self.flow.controller_mut()));
+        if let Some(reason) = self.flow.failure() {
+            self.shared.note_failure(reason);
+        }
     }
 }
 

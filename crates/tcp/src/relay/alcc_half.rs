@@ -218,6 +218,10 @@ impl AlccHalf {
         }
     }
 
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.connection.controller_failure()
+    }
+
     pub(crate) fn controller_mut(&mut self) -> Option<&mut dyn Controller> {
         self.connection.controller_mut()
     }

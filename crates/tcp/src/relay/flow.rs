@@ -510,6 +510,9 @@ impl RelayFlow {
         self.published_at = now;
         let stats = self.half.stats(self.tcp.as_fd());
         self.shared.publish(now, stats, self.half.controller_mut());
+        if let Some(reason) = self.half.failure() {
+            self.shared.note_failure(reason);
+        }
     }
 }
 

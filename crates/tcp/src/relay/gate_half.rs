@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use cellpace_base::{Random, Span, Time};
 use cellpace_cc::{Controller, Setup};
-use cellpace_recovery::WindowMember;
+use cellpace_recovery::{Unbounded, WindowMember};
 
 use crate::books::{Books, CallRule};
 use crate::options::{FlowOptions, RelayOptions};
@@ -158,7 +158,13 @@ impl GateHalf {
     }
 
     pub(crate) fn on_timer(&mut self, now: Time) {
+        self.books.replace_failed(|| Box::new(Unbounded));
         self.books.on_timer(now);
+    }
+
+    /// Why the connection has no controller any more.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.books.failure()
     }
 
     pub(crate) fn wanted(&self) -> usize {

@@ -241,6 +241,11 @@ impl Half {
         }
     }
 
+    /// Why there is no controller any more.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        either!(self, half => half.failure())
+    }
+
     /// The controller, where there is one yet.
     pub(crate) fn controller_mut(&mut self) -> Option<&mut dyn Controller> {
         either!(self, half => half.controller_mut())
