@@ -2,13 +2,13 @@
 
 use std::io::{Read, Write};
 
-use crate::program::Folder;
+use crate::program::{Folder, eventually};
 use crate::proxy::Running;
 
-/// A window of 30 kB; after a hundred acks it divides by zero if `fails`.
+/// A window of 30 kB; after ten acks it divides by zero if `fails`.
 fn module(fails: bool) -> Vec<u8> {
     let divisor =
-        if fails { "(i64.sub (i64.const 100) (global.get $acks))" } else { "(i64.const 1)" };
+        if fails { "(i64.sub (i64.const 10) (global.get $acks))" } else { "(i64.const 1)" };
     wat::parse_str(format!(
         r#"(module (memory (export "memory") 1) (global $acks (mut i64) (i64.const 0))
            (func (export "cellpace_abi") (result i32) i32.const 1)
@@ -67,10 +67,18 @@ fn connections_whose_module_fails_go_on_plain() {
         stream.write_all(&vec![7; BYTES]).unwrap();
     });
     let cc = format!("plugin:{}", folder.path("fails.wasm").display());
-    let proxy = Running::start(&["--to", &target, "--cc", &cc, "--driver", "gate", "-v"]);
+    let log = folder.path("log.jsonl");
+    let json = log.display().to_string();
+    let proxy =
+        Running::start(&["--to", &target, "--cc", &cc, "--driver", "gate", "--json", &json]);
     let mut arrived = Vec::new();
     proxy.connect().read_to_end(&mut arrived).unwrap();
     server.join().unwrap();
     assert_eq!(arrived.len(), BYTES);
-    proxy.await_line("without its controller since");
+    eventually("a line of the connection", || {
+        std::fs::read_to_string(&log).is_ok_and(|text| !text.is_empty())
+    });
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(said.contains("without its controller since") && said.contains("fails.wasm"), "{said}");
+    drop(proxy);
 }
