@@ -241,7 +241,7 @@ record! {
 }
 
 impl Answers {
-    /// What is there before the module has written anything: nothing may leave.
+    /// Before the module has written anything nothing may leave.
     pub const UNWRITTEN: Self = Self {
         permit: 0,
         is_budget: 0,
