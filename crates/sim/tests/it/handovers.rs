@@ -100,7 +100,8 @@ fn every_controller_goes_on_over_the_new_path() {
             let (outcome, log) = observed(&handed_over(info.name, &[handover]));
             // The last ten of twenty seconds.
             let mbit = outcome.figures.throughput_mbps;
-            let least = if info.name == "fixed" { 1.8 } else { 6.0 };
+            // GCC grows by 8 % a second from what it begins with, before the handover and after it.
+            let least = if ["fixed", "gcc"].contains(&info.name) { 1.8 } else { 6.0 };
             assert!(mbit > least, "{} {handover}: {mbit}", info.name);
             let restarts = log
                 .events
