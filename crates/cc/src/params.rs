@@ -47,6 +47,12 @@ pub trait ControllerParams: fmt::Debug + Send + Sync {
         &[]
     }
 
+    /// Whether its controllers are code from outside, which may [fail](Controller::failure): others are not asked at
+    /// each packet.
+    fn may_fail(&self) -> bool {
+        false
+    }
+
     /// Returns the walk over a Markov table that this is, for runtimes with a walk of their own.
     /// `None` for every other controller, and for several tables among which the walk chooses.
     fn markov_walk(&self) -> Option<MarkovWalk> {

@@ -242,6 +242,10 @@ impl<F: Fn(Setup) -> Box<dyn Controller> + Send + Sync> ControllerParams for ByC
     fn build(&self, setup: Setup) -> Box<dyn Controller> {
         (self.0)(setup)
     }
+
+    fn may_fail(&self) -> bool {
+        true
+    }
 }
 
 /// A controller with something around it.
@@ -266,6 +270,10 @@ where
 
     fn receiver(&self) -> Option<&dyn ReceiverParams> {
         self.inner.receiver()
+    }
+
+    fn may_fail(&self) -> bool {
+        self.inner.may_fail()
     }
 }
 
@@ -355,6 +363,11 @@ impl ControllerSpec {
     /// Describes the parameters that its file declares; those of all others are [`ControllerInfo::params`].
     pub fn declared(&self) -> &'static [Param] {
         self.params.declared()
+    }
+
+    /// Whether the controller may [fail](Controller::failure).
+    pub fn may_fail(&self) -> bool {
+        self.params.may_fail()
     }
 
     /// Whether the controller has a half at the receiver.

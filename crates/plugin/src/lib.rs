@@ -113,6 +113,10 @@ impl ControllerParams for PluginParams {
         self.loaded.as_ref().map_or(&[], |loaded| loaded.module.params())
     }
 
+    fn may_fail(&self) -> bool {
+        true
+    }
+
     #[cfg(feature = "host")]
     fn build(&self, setup: Setup) -> Box<dyn Controller> {
         let loaded = self.loaded.as_ref().expect("a spec loads before anything is built from it");

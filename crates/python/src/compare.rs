@@ -40,7 +40,7 @@ impl ControllerWish {
             Self::Text(text) => FieldError::of("cc", read_controller(&text)),
             Self::Own(name, make) => {
                 check_own_name(&name)?;
-                Ok(own_controller(&name, make, raised))
+                Ok(own_controller(&name, make, Some(raised)))
             }
         }
     }

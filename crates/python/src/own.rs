@@ -1,6 +1,5 @@
 //! Controllers that are written in Python.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,6 +40,18 @@ impl Raised {
         self.0.is_set.load(Ordering::Relaxed)
     }
 
+    /// The exception in words.
+    fn text(&self) -> Option<String> {
+        if !self.is_set() {
+            return None;
+        }
+        // Python's lock first: to wait for it with the other one held could last for ever.
+        Python::attach(|_| {
+            let error = self.0.error.lock().unwrap_or_else(PoisonError::into_inner);
+            Some(error.as_ref().map_or_else(|| "an exception".to_owned(), ToString::to_string))
+        })
+    }
+
     /// Takes the exception, with its own traceback.
     pub(crate) fn take(&self) -> Option<PyErr> {
         self.0.error.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -57,36 +68,16 @@ const MIN_EPOCH: Span = Span::from_micros(100);
 /// Bytes that may be in flight once a controller has failed.
 const LAST_WINDOW: u64 = 15_000;
 
-thread_local! {
-    /// What controllers raise that are built on this thread.
-    static HERE: RefCell<Raised> = RefCell::default();
-}
-
-/// A controller whose connections are objects that `make` returns, called `name` in results.
-pub(crate) fn own_controller(name: &str, make: Py<PyAny>, raised: &Raised) -> ControllerSpec {
-    let raised = raised.clone();
-    built_by(name, make, move || raised.clone())
-}
-
-/// The same for runs on many threads, each of which [`take_raised_here`] asks for what was raised.
-pub(crate) fn own_controller_here(name: &str, make: Py<PyAny>) -> ControllerSpec {
-    built_by(name, make, || HERE.with_borrow(Raised::clone))
-}
-
-/// Takes what a controller built on this thread has raised, as a text.
-pub(crate) fn take_raised_here() -> Option<String> {
-    let error = HERE.with_borrow(Raised::take)?;
-    HERE.set(Raised::default());
-    Some(error.to_string())
-}
-
-fn built_by(
+/// A controller whose connections are objects that `make` returns, called `name` in results. What one raises goes to
+/// `raised` and ends all; without it, it is the failure of that connection alone.
+pub(crate) fn own_controller(
     name: &str,
     make: Py<PyAny>,
-    raised: impl Fn() -> Raised + Send + Sync + 'static,
+    raised: Option<&Raised>,
 ) -> ControllerSpec {
+    let raised = raised.cloned();
     ControllerSpec::new(name, move |setup| {
-        let raised = raised();
+        let raised = raised.clone().unwrap_or_default();
         let made = Python::attach(|py| PyController::new(py, &make, setup));
         Box::new(
             made.unwrap_or_else(|error| {
@@ -437,6 +428,10 @@ impl Controller for PyController {
 
     fn rto(&self) -> Option<Span> {
         self.beside.rto()
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.raised.text()
     }
 
     fn on_ecn_failed(&mut self, now: Time) {

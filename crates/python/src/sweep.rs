@@ -16,7 +16,7 @@ use pyo3::types::PyBytes;
 
 use crate::compare::check_own_name;
 use crate::error::{Failure, refused, without_python};
-use crate::own::{own_controller_here, take_raised_here};
+use crate::own::own_controller;
 use crate::runs::interrupted;
 use crate::table::ArrowTable;
 
@@ -50,7 +50,7 @@ impl PlannedSweep {
                 None => PlanFiles::of_machine(keeps_files),
             };
             let own = own.into_iter().map(OwnWish::read).collect::<Result<Vec<_>, _>>()?;
-            let files = files.with_own(own, take_raised_here);
+            let files = files.with_own(own);
             Ok(Self { sweep: Arc::new(Sweep::new(plan?, files)?) })
         })
     }
@@ -120,7 +120,7 @@ impl OwnWish {
     fn read(self) -> Result<(String, Vec<u8>, ControllerSpec), FieldError> {
         let Self(name, source, make) = self;
         check_own_name(&name)?;
-        let spec = own_controller_here(&name, make);
+        let spec = own_controller(&name, make, None);
         Ok((name, source, spec))
     }
 }

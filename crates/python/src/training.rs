@@ -84,10 +84,11 @@ pub(crate) fn watch(py: Python<'_>, wish: Watching) -> PyResult<Watched> {
         traces.dedup();
         let about = About { teacher: name, traces, scenario, seed: wish.seed, ..About::default() };
         let mut signals = TrainingInterrupt::default();
-        let logged = training.watch(wish.jobs, &mut signals)?;
+        let logged = training.watch(wish.jobs, &mut signals);
         if let Some(error) = raised.take() {
             return Err(error.into());
         }
+        let logged = logged?;
         let stopped = || PyKeyboardInterrupt::new_err("interrupted; nothing is saved");
         let logged = logged.ok_or_else(|| signals.0.take().unwrap_or_else(stopped))?;
         Ok(Watched { about, logged })

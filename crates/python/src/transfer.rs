@@ -127,7 +127,7 @@ fn protection(key: Option<&Path>, plain: bool) -> Result<Protection, String> {
 
 fn spec(cc: ControllerWish, raised: &Raised) -> Result<ControllerSpec, FieldError> {
     match cc {
-        ControllerWish::Own(_, make) => Ok(own_controller(UNKNOWN_TO_PEER, make, raised)),
+        ControllerWish::Own(_, make) => Ok(own_controller(UNKNOWN_TO_PEER, make, Some(raised))),
         text @ ControllerWish::Text(_) => text.spec(raised),
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct SimFlow {
     /// The present connection is the last one; transfers may have others beside it.
     pub(crate) connections: Vec<Connection>,
     opened: u16,
+    /// Whether its controllers may fail.
+    pub(crate) may_fail: bool,
     transfers: Option<Box<Transfers>>,
     /// When the flow itself has something to do: start, stop, begin or end of a file, the next
     /// packet of cross traffic.
@@ -95,6 +97,7 @@ impl SimFlow {
         Self {
             index,
             stop: spec.stop,
+            may_fail: spec.cc.as_ref().is_some_and(cellpace_cc::ControllerSpec::may_fail),
             spec: Box::new(spec),
             ends,
             random,

@@ -652,7 +652,9 @@ impl World {
     #[inline]
     fn settle(&mut self, index: usize, observer: &mut impl Observer) {
         self.show_events(index, observer);
-        self.note_failure(index);
+        if self.flows[index].may_fail {
+            self.note_failure(index);
+        }
         let flow = &self.flows[index];
         self.room.remember(flow.remembered());
         self.timers.arm(index, flow.next_deadline());
@@ -662,6 +664,7 @@ impl World {
     }
 
     /// A controller that cannot go on ends the run: what its flow did without it is no result of it.
+    #[cold]
     fn note_failure(&mut self, index: usize) {
         let mut connections = self.flows[index].connections.iter();
         let Some(reason) = connections.find_map(|one| one.controller().failure()) else { return };

@@ -40,18 +40,9 @@ pub struct PlanFiles {
     opens: bool,
     /// Whether contents are kept, to be handed on to other machines.
     keeps: bool,
-    own: OwnControllers,
+    /// Controllers that the caller brings along, by the names that the plan has for them.
+    own: BTreeMap<String, ControllerSpec>,
 }
-
-/// Controllers that the caller brings along, by the names that the plan has for them.
-#[derive(Debug, Clone, Default)]
-struct OwnControllers {
-    specs: BTreeMap<String, ControllerSpec>,
-    failure: Option<OwnFailure>,
-}
-
-/// Takes why a controller of the caller has failed since it was last asked, on this thread.
-pub type OwnFailure = fn() -> Option<String>;
 
 impl PlanFiles {
     /// Files of this machine. With `keeps`, their contents stay in memory, for other machines.
@@ -66,29 +57,22 @@ impl PlanFiles {
     }
 
     /// With controllers of the caller: what the plan calls them, the source that tells their versions
-    /// apart, and what makes them. `failure` is asked after each run on the thread that did it.
+    /// apart, and what makes them.
     #[must_use]
     pub fn with_own(
         mut self,
         own: impl IntoIterator<Item = (String, Vec<u8>, ControllerSpec)>,
-        failure: OwnFailure,
     ) -> Self {
         for (name, source, spec) in own {
             self.files.insert(name.clone(), SweepFile::of(&source.into(), true));
-            self.own.specs.insert(name, spec);
+            self.own.insert(name, spec);
         }
-        self.own.failure = Some(failure);
         self
     }
 
     /// The caller's controller of this name.
     pub(super) fn own(&self, name: &str) -> Option<&ControllerSpec> {
-        self.own.specs.get(name)
-    }
-
-    /// Takes why a controller of the caller has failed on this thread.
-    pub(super) fn own_failure(&self) -> Option<String> {
-        self.own.failure.and_then(|take| take())
+        self.own.get(name)
     }
 
     /// The files that were read, by name.

@@ -15,7 +15,7 @@ mod unit;
 
 pub use cells::{Cell, MAX_CELLS, PARTITION_CELLS, Sweep};
 pub use controllers::ParamScale;
-pub use files::{OwnFailure, PlanFiles, SweepFile};
+pub use files::{PlanFiles, SweepFile};
 pub use folder::{SWEEP_SCHEMA, SweepFolder, SweepManifest, SweepPart, read_results};
 pub use local::{SweepEnd, run_sweep};
 pub use plan::SweepPlan;

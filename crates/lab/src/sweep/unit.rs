@@ -10,7 +10,6 @@ use cellpace_report::{RunRow, run_table, write_run_table};
 use crate::{LabError, PlannedRun, StackSpec, WorkClock, simulate};
 
 use super::cells::{Cell, PARTITION_CELLS, Sweep};
-use super::files::PlanFiles;
 
 /// Cells next to each other, by their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,7 +124,7 @@ pub fn run_unit(sweep: &Sweep, cells: CellRange, clock: &WorkClock) -> Result<Un
         }
         let cell = sweep.cell(number);
         // A cell has nothing that a panic could leave half changed: the next one is built anew.
-        let run = AssertUnwindSafe(|| run_cell(&cell, clock, sweep.files()));
+        let run = AssertUnwindSafe(|| run_cell(&cell, clock));
         let row = match catch_unwind(run) {
             // Stopped in the middle: the cell is not in the table, and is run anew the next time.
             Ok(None) => break,
@@ -139,18 +138,14 @@ pub fn run_unit(sweep: &Sweep, cells: CellRange, clock: &WorkClock) -> Result<Un
 }
 
 /// `None`: stopped by the clock.
-fn run_cell(cell: &Cell, clock: &WorkClock, files: &PlanFiles) -> Option<RunRow> {
+fn run_cell(cell: &Cell, clock: &WorkClock) -> Option<RunRow> {
     let scenario = &cell.scenario;
     // Here and not when the plan is read: one of many cells that contradicts itself is a row with
     // an error.
     if let Err(error) = scenario.check().and_then(|()| scenario.check_delivers()) {
         return Some(failed(cell, error.to_string()));
     }
-    let simulated = simulate(scenario, &mut (), clock);
-    if let Some(reason) = files.own_failure() {
-        return Some(failed(cell, reason));
-    }
-    match simulated {
+    match simulate(scenario, &mut (), clock) {
         Ok(outcome) => {
             let run = PlannedRun {
                 cc: cell.cc.clone(),
