@@ -5,6 +5,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
 
 use super::bpf::{Map, bpf};
 
@@ -99,6 +100,17 @@ unsafe fn ask(fd: BorrowedFd<'_>, facts: &mut [u8]) -> io::Result<()> {
     // SAFETY: the kernel writes at most `length` bytes and then `length` itself; what the bytes point
     // to is the caller's promise.
     unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut ask) }.map(drop)
+}
+
+/// What tells a pinned link or map from others: of `struct bpf_link_info` and `struct bpf_map_info` the first words
+/// have its number, and of a link that registers a map that of the map.
+pub(crate) fn pinned(pin: &Path) -> io::Result<[u8; 24]> {
+    use std::os::fd::AsFd;
+    let object = Map::open(pin)?;
+    let mut facts = [0; 24];
+    // SAFETY: zeros ask for nothing to be written elsewhere.
+    unsafe { ask(object.as_fd(), &mut facts) }?;
+    Ok(facts)
 }
 
 /// A map, and the beginning of `struct bpf_map_info`.

@@ -14,6 +14,8 @@ use super::about;
 use super::install::{object_of, program_hash};
 use super::object::{NAME_BYTES, NativeError, bpf};
 use crate::KernelError;
+use crate::host::ids;
+use crate::host::pins::pins;
 use crate::table::put_text;
 
 /// The program that moves sockets, as clang left it.
@@ -109,6 +111,8 @@ pub struct Watch {
     name: String,
     /// The number of the map of its sockets.
     flows: u32,
+    /// What its pin was when the registration was last looked for, which takes milliseconds.
+    pinned: Option<[u8; 24]>,
     link: Link,
     _object: Object,
     /// Of the last reading, whose room the next one has.
@@ -133,8 +137,8 @@ impl Watch {
         let mut object = show_program(native).map_err(bpf("loading what shows sockets"))?;
         let link = program(&mut object, SHOW)?.attach_iter(flows.map.as_fd());
         let link = link.map_err(bpf("attaching what shows sockets"))?;
-        let (name, flows, bytes) = (name.to_owned(), flows.number, Vec::new());
-        Ok(Self { native, name, flows, link, _object: object, bytes })
+        let (flows, pinned, bytes) = (flows.number, ids::pinned(&pins(name)).ok(), Vec::new());
+        Ok(Self { native, name: name.to_owned(), flows, pinned, link, _object: object, bytes })
     }
 
     /// Goes on with the program that new connections get, where another has taken its place. Returns whether
@@ -143,7 +147,12 @@ impl Watch {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn follow(&mut self) -> Result<bool, NativeError> {
+        let pinned = ids::pinned(&pins(&self.name)).ok();
+        if pinned.is_some() && pinned == self.pinned {
+            return Ok(true);
+        }
         let Some(found) = about::registered(&self.name)? else { return Ok(false) };
+        self.pinned = pinned;
         if !found.maps.iter().any(|map| map.number == self.flows) {
             *self = Self::open(self.native, &self.name)?;
         }
