@@ -15,6 +15,9 @@ lint() {
     step "the skin of one QUIC library alone: quinn" cargo check --package cellpace-quic --features quinn --quiet
     step "the program without the features that are on by default" \
         cargo check --package cellpace --no-default-features --quiet
+    # shellcheck disable=SC2046
+    step "modules as controllers" cargo clippy --package cellpace --package cellpace-plugin --all-targets --quiet \
+        --features cellpace/plugin,cellpace-plugin/host -- $(denied)
 }
 
 # dependencies WHAT...: what deny.toml says of them. To build the tool takes minutes, more than all other
@@ -116,6 +119,7 @@ slow_suites() {
     slow "system calls that fail, and commands that are killed" faults
     slow "unit tests under Miri" miri
     slow "a peer that stops reading for a minute" slow_tests cellpace-tcp engine::
+    packages lld || say "no lld: no module in C is tested"
     slow "controllers in modules" cargo test --quiet -p cellpace-plugin --features host
     slow "a program that runs modules" cargo test --quiet -p cellpace --features plugin --test it plugin:: -- --include-ignored
     slow "a program without features" cargo test --quiet -p cellpace --no-default-features --test it features::

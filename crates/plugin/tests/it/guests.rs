@@ -75,7 +75,7 @@ fn halving(beta: f64) -> ControllerSpec {
 #[test]
 fn the_example_in_c_has_the_windows_of_its_law() {
     let Some(module) = c_module() else {
-        return println!("skipped: no clang that links WebAssembly");
+        return cellpace_testing::skip("no clang that links WebAssembly");
     };
     same("C", halving(0.5), spec("plugin:halving.wasm", &module).unwrap());
     same("C", halving(0.7), spec("plugin:halving.wasm,beta=70%", &module).unwrap());
@@ -92,7 +92,7 @@ fn the_example_in_c_has_the_windows_of_its_law() {
 #[test]
 fn the_example_in_rust_has_the_windows_of_its_law() {
     let Some(module) = rust_module(&["-p", "plugin_rust"], "plugin_rust.wasm") else {
-        return println!("skipped: no Rust for WebAssembly");
+        return cellpace_testing::skip("no Rust for WebAssembly");
     };
     same("Rust", halving(0.5), spec("plugin:plugin_rust.wasm", &module).unwrap());
     same("Rust", halving(0.7), spec("plugin:plugin_rust.wasm,beta=0.7", &module).unwrap());
@@ -103,7 +103,7 @@ fn the_example_in_rust_has_the_windows_of_its_law() {
 fn every_controller_of_the_registry_decides_the_same_in_a_module() {
     let example = ["-p", "cellpace-guest", "--example", "builtin"];
     let Some(module) = rust_module(&example, "examples/builtin.wasm") else {
-        return println!("skipped: no Rust for WebAssembly");
+        return cellpace_testing::skip("no Rust for WebAssembly");
     };
     let mut compared = 0;
     for (which, info) in registry().iter().enumerate() {
