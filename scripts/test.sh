@@ -101,7 +101,6 @@ slow_suites() {
         env PROPTEST_CASES=1000 cargo test --workspace --release --quiet
     have cargo-deny || cargo install --quiet --locked cargo-deny
     dependencies licenses bans sources
-    slow "what is released" release --check
     slow "the wheel that is released" python_tests --released
     slow "the built-in model, trained anew" model --check
     slow "all that a reader can do on a page" slow_tests cellpace-report browser::
