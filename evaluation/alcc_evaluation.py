@@ -392,23 +392,39 @@ def quoted(command):
 
 
 TUNNEL = f"python3 {HERE}/alcc_tunnel.py"
+OPENVPN = "openvpn --dev tun --disable-dco --cipher none --auth none"
+
+
+def ends():
+    """The commands of both ends of a tunnel over TCP: OpenVPN, or without it a program that queues more."""
+    if shutil.which("openvpn") is None:
+        return f"{TUNNEL} listen 7000 10.9.0.1", f"{TUNNEL} connect $CELLPACE_HOST 7000 10.9.0.2"
+    return (f"{OPENVPN} --proto tcp-server --lport 7000 --ifconfig 10.9.0.1 10.9.0.2",
+            f"{OPENVPN} --proto tcp-client --remote $CELLPACE_HOST 7000 --nobind --ifconfig 10.9.0.2 10.9.0.1")
 
 
 def tunnel(first, second, seconds, folder):
     """Two flows in one TCP tunnel through 40 Mbit/s: bytes a second of each."""
-    servers = {"alcc": f"'{CELLPACE}' run --driver gate --cc copa --drain 1s -- {SERVER} 9000 cubic",
-               "native": f"'{CELLPACE}' send --listen 0.0.0.0:9000 --mtu 1400 --cc copa --duration 1h",
-               "plain": f"{SERVER} 9001 cubic", "onoff": f"{TUNNEL} onoff 9001 10 5 5"}
+    kind, _, cc = first.partition("-")
+    cc = cc or "copa"
+    servers = {"alcc": f"'{CELLPACE}' run --driver gate --cc {cc} --drain 1s -- {SERVER} 9000 cubic",
+               "native": f"'{CELLPACE}' send --listen 0.0.0.0:9000 --mtu 1400 --cc {cc} --duration 1h",
+               "plain": f"{SERVER} 9001 cubic"}
     readers = {"alcc": f"{TUNNEL} read 10.9.0.1 9000 {seconds} {folder}/first",
                "native": f"{CELLPACE} recv --output - 10.9.0.1:9000 2>{folder}/said "
                          f"| {TUNNEL} count {seconds} {folder}/first",
                "plain": f"{TUNNEL} read 10.9.0.1 9001 {seconds} {folder}/second",
-               "onoff": f"{TUNNEL} hear 10.9.0.1 9001 {seconds} {folder}/second"}
-    server = f"bash -c 'trap : TERM; {TUNNEL} listen 7000 10.9.0.1 & {quoted(servers[first])} & "
+               "onoff-tcp": f"{TUNNEL} parts 10.9.0.1 9001 {seconds} {folder}/second 5 5"}
+    servers["onoff-tcp"] = servers["plain"]
+    if second.startswith("onoff") and second != "onoff-tcp":
+        servers[second] = f"{TUNNEL} onoff 9001 {second.partition('-')[2] or 10} 5 5"
+        readers[second] = f"{TUNNEL} hear 10.9.0.1 9001 {seconds} {folder}/second"
+    listens, connects = ends()
+    server = f"bash -c 'trap : TERM; {listens} & {quoted(servers[kind])} & "
     server += f"{quoted(servers[second])} & wait; kill $(jobs -p); wait'"
-    client = f"{TUNNEL} connect $CELLPACE_HOST 7000 10.9.0.2 & sleep 1.5; {readers[first]} & {readers[second]}; sleep 1"
+    client = f"{connects} & {readers[kind]} & {readers[second]}; sleep 1; kill %1"
     # The link's own figures are those of the tunnel.
-    found = link("--trace constant:40mbit", server, client, seconds + 5, folder)
+    found = link("--trace constant:40mbit", server, client, seconds + 20, folder)
     if found is None:
         return None
     counts = {}
@@ -449,9 +465,15 @@ def loopback():
     return found
 
 
-def tunnels(partial):
-    jobs = [(f"{first}/{second}", tunnel, first, second, SECONDS)
-            for first in ("alcc", "native") for second in ("plain", "onoff")]
+TUNNELS = [(first, second) for first in ("alcc", "native") for second in ("plain", "onoff")]
+# Figures 22, 23 and 24: Copa as the authors' program was started, and Verus, beside TCP and UDP that are on and off.
+TUNNELS += [(f"{kind}-copa:alcc", "onoff-tcp") for kind in ("alcc", "native")]
+TUNNELS += [(f"alcc-{cc}", f"onoff-{mbit}") for cc in ("copa:alcc", "verus:r=2") for mbit in (10, 20, 30)]
+
+
+def tunnels(repeats, partial):
+    jobs = [(f"{first}/{second}/{number}", tunnel, first, second, SECONDS)
+            for number in range(repeats) for first, second in TUNNELS]
     return {name: {which: runs[0][which] for which in ("first", "second")}
             for name, runs in many(jobs, partial).items()}
 
@@ -528,7 +550,7 @@ def main():
     words, repeats = options(sys.argv[3:])
     repeats = int(repeats or (20 if "full" in words else 3))
     few = max(repeats // 6, 1)
-    parts = {"loopback": lambda _: loopback(), "tunnels": tunnels,
+    parts = {"loopback": lambda _: loopback(), "tunnels": lambda partial: tunnels(repeats, partial),
              "simulated": lambda _: simulated(repeats),
              "web": lambda partial: summaries(web(repeats), partial),
              "sprout": lambda partial: summaries(sprout(repeats), partial),

@@ -4,13 +4,16 @@
     alcc_tunnel.py listen PORT ADDRESS            a TUN device over one TCP connection, this end
     alcc_tunnel.py connect HOST PORT ADDRESS      the other end
     alcc_tunnel.py read HOST PORT SECONDS FILE    reads a TCP stream; bytes per second into FILE
+    alcc_tunnel.py parts HOST PORT SECONDS FILE ON OFF   the same of one connection after the other, ON and OFF s in the mean
     alcc_tunnel.py count SECONDS FILE             the same of its standard input
     alcc_tunnel.py onoff PORT MBIT ON OFF         sends UDP to whoever says something, ON and OFF s
     alcc_tunnel.py hear HOST PORT SECONDS FILE    receives that
 """
+import contextlib
 import fcntl
 import json
 import os
+import random
 import socket
 import struct
 import subprocess
@@ -42,6 +45,18 @@ def tunnel(stream, address):
         os.write(device, reader.read(struct.unpack("!H", head)[0]))
 
 
+def connected(host, port):
+    """A connection as soon as the tunnel is there."""
+    end = time.monotonic() + 20
+    while True:
+        try:
+            return socket.create_connection((host, port), timeout=1)
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+
+
 def by_second(seconds, path, receive):
     counts, start = [0] * (seconds + 1), time.monotonic()
     while (passed := time.monotonic() - start) < seconds:
@@ -51,12 +66,34 @@ def by_second(seconds, path, receive):
 
 
 def read(host, port, seconds, path):
-    stream = socket.create_connection((host, port))
-    stream.settimeout(1)
+    stream = connected(host, port)
 
     def receive():
         try:
             return len(stream.recv(1 << 16))
+        except TimeoutError:
+            return 0
+
+    by_second(seconds, path, receive)
+
+
+def parts(host, port, seconds, path, on, off):
+    """Times are drawn, the same in each run."""
+    drawn, start, state = random.Random(1), time.monotonic(), {"stream": None, "until": 0.0}
+
+    def receive():
+        if time.monotonic() - start >= state["until"]:
+            was, state["stream"] = state["stream"], None
+            if was is None:
+                state["stream"] = connected(host, port)
+            else:
+                was.close()
+            state["until"] = time.monotonic() - start + drawn.expovariate(1 / (on if was is None else off))
+        if state["stream"] is None:
+            time.sleep(0.01)
+            return 0
+        try:
+            return len(state["stream"].recv(1 << 16))
         except TimeoutError:
             return 0
 
@@ -70,12 +107,14 @@ def count(seconds, path):
 def hear(host, port, seconds, path):
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.settimeout(0.2)
-    sock.sendto(b"hello", (host, port))
 
     def receive():
         try:
             return len(sock.recv(2048))
         except TimeoutError:
+            # Until the tunnel is there; who sends hears one only.
+            with contextlib.suppress(OSError):
+                sock.sendto(b"hello", (host, port))
             return 0
 
     by_second(seconds, path, receive)
@@ -105,6 +144,8 @@ def main():
         tunnel(socket.create_connection((rest[0], int(rest[1]))), rest[2])
     elif what == "onoff":
         onoff(int(rest[0]), *map(float, rest[1:]))
+    elif what == "parts":
+        parts(rest[0], int(rest[1]), int(rest[2]), rest[3], *map(float, rest[4:]))
     elif what == "count":
         count(int(rest[0]), rest[1])
     else:

@@ -843,14 +843,84 @@ def fig4(c: Claim) -> None:
 @claim(
     "Ping RTT vs TCP initial RTT",
     "figure",
-    "field",
-    expected="not testable here",
-    because="""How an operator treats ICMP is not in a model: there a ping and a handshake that leave at the same time wait in
-the same queue and arrive together.""",
+    "model",
+    expected="in part",
+    original={"range_ms": [40, 100]},
+    because="""As to the range, in a model. On a link without a download 97 % of the pings take 40 to 100 ms, and 83 % (+- 3) of the
+handshakes of a download every 30 s; the others meet what is left of the download before, which is what sets the two
+distributions apart here. Beside a download, in its queue, 54 % of the pings do. How an operator handles ICMP is in no model, and
+neither are idle states of the radio: to wake one up takes longer than 100 ms.""",
 )
 def fig5(c: Claim) -> None:
     """RTTs of pings and of TCP handshakes are 40 to 100 ms and distributed differently; ICMP and TCP may be handled
     differently."""
+    pings = c.run(
+        "pings",
+        inferred="pings are there to measure the propagation round trip time, so that no download fills the queue",
+        decides=True,
+        trace="radio:highway-700",
+        seeds=[1, 2, 3, 4, 5],
+        scenario="""trace = "{trace}"
+rtt = "50ms"
+queue = "droptail:2MB"
+duration = "1800s"
+skip = "0s"
+[[ping]]
+every = "1s"
+[[flow]]
+cc = "cubic:linux48"
+transfer = { size = "1kB", count = 1 }
+""",
+    )
+    downloads = c.run(
+        "downloads",
+        inferred="downloads of 20 MB from the phone, which pings keep awake: 40 to 100 ms leave no room for the radio to wake up",
+        decides=True,
+        trace="radio:highway-700",
+        seeds=[1, 2, 3, 4, 5],
+        scenario="""trace = "{trace}"
+rtt = "50ms"
+queue = "droptail:2MB"
+duration = "1800s"
+skip = "0s"
+[[ping]]
+every = "1s"
+[[flow]]
+cc = "cubic:linux48"
+transfer = { size = "20MB", every = "30s", handshake = true }
+""",
+    )
+    loaded = c.run("loaded", beside=True, **downloads.asked)
+    pings.core(
+        "80 % of the pings take 40 to 100 ms",
+        lambda run: ((run["ping.rtt_ms"] >= 40 * ms) & (run["ping.rtt_ms"] <= 100 * ms)).share() >= 0.8,
+    )
+    downloads.core(
+        "so do 80 % of the handshakes",
+        lambda run: (
+            (run["transfer.handshake_rtt_ms"] >= 40 * ms) & (run["transfer.handshake_rtt_ms"] <= 100 * ms)
+        ).share()
+        >= 0.8,
+    )
+    downloads.full(
+        "their 90th percentiles are 10 % apart",
+        lambda run: (
+            abs(run["transfer.handshake_rtt_ms"].percentile(90) - pings["ping.rtt_ms"].percentile(90))
+            >= 0.1 * pings["ping.rtt_ms"].percentile(90)
+        ),
+    )
+    downloads.unmeasured("an operator handles ICMP and TCP differently")
+    loaded.core(
+        "so do 80 % of the pings beside downloads",
+        lambda run: ((run["ping.rtt_ms"] >= 40 * ms) & (run["ping.rtt_ms"] <= 100 * ms)).share() >= 0.8,
+    )
+    pings.chart("cdf", lambda run: run["ping.rtt_ms"], caption="RTT of pings every second without a download.")
+    downloads.chart(
+        "cdf", lambda run: run["transfer.handshake_rtt_ms"], caption="RTT of handshakes of a download every 30 s."
+    )
+    downloads.chart(
+        "cdf", lambda run: run["ping.rtt_ms"], caption="RTT of pings every second beside downloads, whose queue they wait in."
+    )
 
 
 @claim(

@@ -226,6 +226,8 @@ def _kind(name: str) -> tuple[list[str], Any]:
         return ["flow"], lambda record: _flows(record, rest)
     if head == "transfer":
         return ["transfer"], lambda record: _transfers(record, rest)
+    if head == "ping":
+        return ["request"], lambda record: _pings(record, rest)
     if head == "series":
         return ["time"], lambda record: _series(record, rest)
     if head in ("window", "delay", "sample"):
@@ -256,6 +258,14 @@ def _transfers(record: Record, name: str) -> Values:
             if transfer.get(key) is not None:
                 labels[label] = _written(transfer[key])
         yield (str(at),), _at(transfer, name), labels
+
+
+def _pings(record: Record, name: str) -> Values:
+    """The RTTs of answered requests, as ``rtt_ms``, of all series one after the other."""
+    known = [] if name != "rtt_ms" else [rtt for ping in record.get("pings", []) for rtt in ping["rtts_ms"]]
+    for at, rtt in enumerate(known):
+        if rtt is not None:
+            yield (str(at),), rtt, {}
 
 
 def _along(record: Record, axis: str, name: str) -> Values:

@@ -105,6 +105,16 @@ def test_runs_have_a_value_for_each_place_and_are_kept() -> None:
         claim.runs["alone"]["queue_dealy_ms.p95"]
 
 
+def test_pings_have_the_rtt_of_each_request() -> None:
+    text = 'trace = "constant:12mbit"\nrtt = "50ms"\nduration = "5s"\n[[ping]]\n[[flow]]\ncc = "fixed:cwnd=10pkts"\n'
+    claim = made(scenario=text)
+    runner.run([claim], QUICK)
+    rtts = claim.runs["alone"]["ping.rtt_ms"]
+    assert len(rtts.rows) == 5 and all(0.05 <= row.value <= 0.07 for row in rtts.rows)
+    with pytest.raises(WrongClaim, match="no run has `ping.lost`"):
+        claim.runs["alone"]["ping.lost"]
+
+
 def test_a_claim_that_cannot_run_leaves_the_others_their_figures(tmp_path: Path) -> None:
     needs = windows("city-drive")
     needs.needs_traces = True
