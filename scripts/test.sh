@@ -11,10 +11,15 @@ lint() {
     pure_crates
     [ "${1:-}" = --all ] || return 0
     step "documentation" env RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet
-    step "the skin of one QUIC library alone: noq" cargo check --package cellpace-quic --features noq --quiet
-    step "the skin of one QUIC library alone: quinn" cargo check --package cellpace-quic --features quinn --quiet
+    # shellcheck disable=SC2046
+    step "the skin of one QUIC library alone: noq" \
+        cargo clippy --package cellpace-quic --features noq --quiet -- $(denied)
+    # shellcheck disable=SC2046
+    step "the skin of one QUIC library alone: quinn" \
+        cargo clippy --package cellpace-quic --features quinn --quiet -- $(denied)
+    # shellcheck disable=SC2046
     step "the program without the features that are on by default" \
-        cargo check --package cellpace --no-default-features --quiet
+        cargo clippy --package cellpace --no-default-features --quiet -- $(denied)
     # shellcheck disable=SC2046
     step "modules as controllers" cargo clippy --package cellpace --package cellpace-plugin --all-targets --quiet \
         --features cellpace/plugin,cellpace-plugin/host -- $(denied)
@@ -93,12 +98,19 @@ again_alone() {
     RUST_TEST_THREADS=1 cargo test --workspace --quiet --no-fail-fast $(features) -- --exact $names
 }
 
-# slow WHAT COMMAND...: one of the slow suites.
-slow() { what=$1; shift; step "slow suites: $what" "$@"; }
+# slow WHAT COMMAND...: one of the slow suites. The others run also when it fails.
+slow() {
+    what=$1
+    shift
+    step "slow suites: $what" "$@" &
+    suite=$!
+    trap 'kill $suite; exit 130' INT TERM
+    wait $suite || failing="${failing:-}${failing:+, }$what"
+    trap - INT TERM
+}
 
 slow_suites() {
-    slow "a thousand random cases for every property" \
-        env PROPTEST_CASES=1000 cargo test --workspace --release --quiet
+    slow "a thousand random cases for every property" properties
     have cargo-deny || cargo install --quiet --locked cargo-deny
     dependencies licenses bans sources
     slow "the wheel that is released" python_tests --released
@@ -126,6 +138,14 @@ slow_suites() {
     slow "every claim of the papers in virtual time" papers run
     slow "the same with generated traces" papers_without_traces
     slow "every controller with real packets and in the simulator" parity
+    [ -z "${failing:-}" ] || die "these failed: $failing"
+}
+
+# The crates that have properties: the others would only do again what they have done.
+properties() {
+    # shellcheck disable=SC2046
+    PROPTEST_CASES=1000 cargo test --release --quiet \
+        $(grep -l '^proptest' crates/*/Cargo.toml | sed 's#crates/\(.*\)/.*#--package cellpace-\1#')
 }
 
 papers_without_traces() (

@@ -104,6 +104,7 @@ unsafe fn ask(fd: BorrowedFd<'_>, facts: &mut [u8]) -> io::Result<()> {
 
 /// What tells a pinned link or map from others: of `struct bpf_link_info` and `struct bpf_map_info` the first words
 /// have its number, and of a link that registers a map that of the map.
+#[cfg(feature = "install")]
 pub(crate) fn pinned(pin: &Path) -> io::Result<[u8; 24]> {
     use std::os::fd::AsFd;
     let object = Map::open(pin)?;
