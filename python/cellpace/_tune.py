@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import html
+import inspect
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,15 +19,18 @@ import numpy as np
 import numpy.typing as npt
 
 from cellpace import _native
+from cellpace._controller import Controller, named
 from cellpace._describe import Param, params
 from cellpace._sweep import Report, sweep
-from cellpace._written import Quantity, Seeds, built_in, seeds_of, several, written
+from cellpace._written import Quantity, Seeds, seeds_of, several, written
 
 if TYPE_CHECKING:
     import optuna
 
     from cellpace._sweep import ClusterLike
 
+Tunable = str | Callable[..., Controller]
+"""A built-in controller, or a class or function of your own whose arguments are parameters."""
 Direction = Literal["maximize", "minimize"]
 Range = tuple[float | Quantity, float | Quantity] | Sequence[str]
 """From the lowest to the highest value, or the words to choose from, as a list."""
@@ -49,11 +54,13 @@ class Candidate:
     """A controller with the means of what it reached."""
 
     cc: str
-    """The controller, as everything in cellpace takes it."""
+    """The controller: its text, or the name and the values of one of your own."""
     values: Mapping[str, float]
     """The objectives over the traces and seeds of the search."""
     held_out: Mapping[str, float] | None = None
     """The objectives over those that the search has not seen; ``None``: there are none."""
+    controller: Tunable = ""
+    """The controller as everything in cellpace takes it."""
 
 
 class Tuning:
@@ -115,7 +122,7 @@ class Tuning:
 
 
 def tune(
-    cc: str,
+    cc: Tunable,
     search: Iterable[str] | Mapping[str, Range | None] | None = None,
     *,
     trace: str | PathLike[str] | Iterable[str | PathLike[str]],
@@ -136,7 +143,8 @@ def tune(
 ) -> Tuning:
     """Searches the parameters of a controller with Optuna (``pip install cellpace[tune]``).
 
-    cc: the built-in controller, e.g. ``"verus"``; what it sets already stays.
+    cc: the built-in controller, e.g. ``"verus"``; what it sets already stays. Or a class of your own, or a function
+        that makes one: its parameters are keyword arguments, and ``search`` has ranges of numbers, or lists.
     search: parameters; ranges are the declared ones (``params``) or those given, e.g. ``{"r": (2, 8),
         "epoch": ("2ms", "20ms")}``. ``None``: all that are not for experts and have a range.
     trace: what it runs on. A trial is the mean over these and ``seeds``.
@@ -157,28 +165,35 @@ def tune(
 
     Raises ``CellpaceError`` with the program's sentence.
     """
-    built_in("tune", cc)
     given = seeds_of(seeds)
     optuna = _optuna()
-    space = _space(cc, search)
+    base, made = _named(cc)
+    space = _space(base, search) if isinstance(cc, str) else _own_space(cc, search)
+
+    def text_of(chosen: Mapping[str, Any]) -> str:
+        if isinstance(cc, str):
+            return _text(cc, space, chosen)
+        text, made[text] = _with_arguments(cc, base, chosen)
+        return text
+
     directions, columns = _objectives(objectives, flows)
     fields = {"trace": several("trace", trace), "flows": flows, **(path or {})}
     with _folder(out) as folder:
 
         def values(name: str, ccs: list[str], change: Mapping[str, Any]) -> list[dict[str, float]]:
-            plan = fields | {"cc": ccs, "seeds": given, "duration": duration, **change}
+            plan = fields | {"cc": [made.get(one, one) for one in ccs], "seeds": given, "duration": duration, **change}
             results = sweep(plan, out=folder / name, client=client, jobs=jobs, progress=progress)
             return _means(results.table(), len(ccs), len(plan["seeds"]), columns)
 
         sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
         study = optuna.create_study(directions=list(directions.values()), sampler=sampler)
-        untuned = values("untuned", [cc], {})[0]
+        untuned = values("untuned", [base], {})[0]
         full: dict[str, dict[str, float]] = {}
         short = {"duration": _shorter(duration), "seeds": given[:1]}
         for at in range(math.ceil(trials / batch)):
             asked = [study.ask(space) for _ in range(min(batch, trials - at * batch))]
-            ccs = {trial.number: _text(cc, space, trial.params) for trial in asked}
-            new = [text for text in dict.fromkeys(ccs.values()) if text not in full and _is_sound(text)]
+            ccs = {trial.number: text_of(trial.params) for trial in asked}
+            new = [one for one in dict.fromkeys(ccs.values()) if one not in full and (one in made or _is_sound(one))]
             if prune and len(new) > 2:
                 costs = _costs(values(f"{at:03}-short", new, short), directions)
                 new = [new[one] for one in _promising(costs)]
@@ -194,10 +209,68 @@ def tune(
         tested: dict[str, dict[str, float]] = {}
         if unseen := several("held_out", held_out):
             change = {"trace": unseen, "seeds": [max(given) + 1 + n for n in range(len(given))]}
-            ccs_held = list(dict.fromkeys([*first, cc]))
+            ccs_held = list(dict.fromkeys([*first, base]))
             tested = dict(zip(ccs_held, values("held-out", ccs_held, change), strict=True))
-        frontier = [Candidate(text, full[text], tested.get(text)) for text in first]
-        return Tuning(frontier, Candidate(cc, untuned, tested.get(cc)), directions, study)
+
+        def candidate(one: str, reached: Mapping[str, float]) -> Candidate:
+            return Candidate(one, reached, tested.get(one), made.get(one, one))
+
+        frontier = [candidate(one, full[one]) for one in first]
+        return Tuning(frontier, candidate(base, untuned), directions, study)
+
+
+def _named(cc: Tunable) -> tuple[str, dict[str, Tunable]]:
+    """The controller's name, and what is known by names: controllers that are no texts."""
+    if isinstance(cc, str):
+        return cc, {}
+    if isinstance(cc, Controller) or not callable(cc):
+        text = f"cc: tune takes a text such as 'verus:r=2', a class, or a function that makes one, not {cc!r}"
+        raise TypeError(text)
+    name = named(cc)[0]
+    return name, {name: cc}
+
+
+def _own_space(
+    cc: Callable[..., Controller], search: Iterable[str] | Mapping[str, Range | None] | None
+) -> dict[str, Any]:
+    """Distributions of Optuna for arguments of a function."""
+    import optuna.distributions as of
+
+    name = named(cc)[0]
+    if not isinstance(search, Mapping) or not search:
+        text = f'search: `{name}` is your own: give the ranges of its arguments, as in {{"beta": (0.3, 0.9)}}'
+        raise _native.CellpaceError(text)
+    try:
+        inspect.signature(cc).bind(**search)
+    except TypeError as error:
+        raise _native.CellpaceError(f"search: `{name}`: {error}") from None
+    space: dict[str, Any] = {}
+    for key, given in search.items():
+        match given:
+            case [_, *_] if isinstance(given, list):
+                space[key] = of.CategoricalDistribution(list(given))
+            case (int(low), int(high)) if low < high:
+                space[key] = of.IntDistribution(low, high)
+            case (int() | float() as low, int() | float() as high) if low < high:
+                space[key] = of.FloatDistribution(low, high)
+            case _:
+                text = f"search: {key}: a range is from a lower to a higher number, or a list, not {given!r}"
+                raise _native.CellpaceError(text)
+    return space
+
+
+def _with_arguments(
+    cc: Callable[..., Controller], name: str, chosen: Mapping[str, Any]
+) -> tuple[str, Callable[..., Controller]]:
+    """A name that has the values, and what makes such a controller."""
+    values = {
+        key: float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
+        for key, value in chosen.items()
+    }
+    make = partial(cc, **values)
+    text = f"{name}({', '.join(f'{key}={value}' for key, value in values.items())})"
+    make.name = text  # type: ignore[attr-defined]
+    return text, make
 
 
 def _optuna() -> Any:

@@ -95,15 +95,6 @@ def jobs_of(jobs: int | None) -> int | None:
     return operator.index(jobs)
 
 
-def built_in(what: str, cc: object) -> None:
-    """Refuses a controller written in Python where only built-in ones can run."""
-    if not isinstance(cc, str):
-        raise TypeError(
-            f"cc: {what} takes built-in controllers such as 'verus:r=2', not {cc!r}; controllers "
-            "written in Python run in compare, simulate, sweep, train and send"
-        )
-
-
 def asked(function: Callable[[_Wish], _Answer], wish: _Wish) -> _Answer:
     """Calls the native half. Where an argument has a wrong type, the error names the argument."""
     try:

@@ -249,11 +249,6 @@ def test_two_objects_of_a_class_need_names() -> None:
     assert cp.compare([Steady(), other], duration="4s")["cc"].tolist() == ["Steady", "other"]
 
 
-def test_what_takes_built_in_controllers_only_says_so() -> None:
-    with pytest.raises(TypeError, match="cc: tune takes built-in controllers such as 'verus:r=2', not .*Steady"):
-        cp.tune(Steady, trace="lte-driving")  # type: ignore[arg-type]
-
-
 def test_a_table_is_learnt_from_a_controller_in_python(tmp_path: Path) -> None:
     learnt = {}
     for cc in (NewRenoPort, "newreno"):

@@ -94,6 +94,62 @@ def test_words_switches_and_fairness() -> None:
     assert all(0.5 < one.values["fairness"] <= 1 for one in found.frontier)
 
 
+class Reno(cp.Controller):
+    """Halves at ``beta``, and begins with ``packets``."""
+
+    def __init__(self, beta: float = 0.5, packets: int = 10, kind: str = "reno") -> None:
+        self.beta, self.packets, self.kind = beta, packets, kind
+
+    def start(self, mss: int, now: float, seed: int) -> None:
+        self.mss, self.cwnd = mss, self.packets * mss
+
+    def on_ack(self, ack: cp.AckEvent) -> None:
+        self.cwnd += self.mss * ack.bytes / self.cwnd
+
+    def on_loss(self, loss: cp.LossEvent) -> None:
+        self.cwnd = max(self.cwnd * self.beta, 2 * self.mss)
+
+
+OWN: dict[str, Any] = {
+    "trace": "constant:4mbit",
+    "path": {"queue": "droptail:20kB"},
+    "duration": "6s",
+    "seeds": [1],
+    "trials": 4,
+    "prune": False,
+}
+
+
+def test_the_arguments_of_a_class_are_searched(tmp_path: Path) -> None:
+    search: dict[str, Any] = {"beta": (0.2, 0.9), "packets": (4, 40), "kind": ["reno", "other"]}
+    found = cp.tune(Reno, search, **OWN, out=tmp_path)
+    assert found.untuned.cc == "Reno" and found.untuned.controller is Reno
+    for one in found.frontier:
+        assert one.cc.startswith("Reno(beta=0.") and ", packets=" in one.cc and ", kind=" in one.cc
+        run = cp.compare(one.controller, "constant:4mbit", queue="droptail:20kB", duration="6s")
+        assert run["cc"].tolist() == [one.cc]
+        assert one.values["utilization"] == run["utilization"][0]
+    assert repr(cp.tune(Reno, search, **OWN, out=tmp_path)) == repr(found)
+
+
+@pytest.mark.parametrize(
+    ("search", "sentence"),
+    [
+        (None, "search: `Reno` is your own: give the ranges of its arguments"),
+        (["beta"], "search: `Reno` is your own: give the ranges of its arguments"),
+        ({"betta": (0.1, 0.2)}, "search: `Reno`: got an unexpected keyword argument 'betta'"),
+        ({"beta": (0.9, 0.2)}, "search: beta: a range is from a lower to a higher number, or a list"),
+        ({"beta": "0.5"}, "search: beta: a range is from a lower to a higher number, or a list"),
+    ],
+)
+def test_what_cannot_be_searched_in_a_class_is_refused(search: Any, sentence: str) -> None:
+    with pytest.raises(cp.CellpaceError) as refused:
+        cp.tune(Reno, search, **OWN)
+    assert sentence in str(refused.value)
+    with pytest.raises(TypeError, match="a text such as 'verus:r=2', a class, or a function"):
+        cp.tune(Reno(), search, **OWN)  # type: ignore[arg-type]
+
+
 def test_the_ends_of_every_declared_range_can_be_written() -> None:
     seen = 0
     for info in cp.controllers():
