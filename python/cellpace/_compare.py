@@ -39,11 +39,12 @@ def compare(
     video: str | None = None,
     seeds: Seeds = 1,
     series: bool | None = None,
+    logs: bool = False,
     jobs: int | None = None,
 ) -> Results:
     """Runs each controller alone on each trace with each seed.
 
-    Every argument but the last two is an option of ``cellpace compare`` in the same form, and the
+    Every argument but the last three is an option of ``cellpace compare`` in the same form, and the
     figures are those of the program, exactly.
 
     cc: controllers such as ``"verus:r=2"``, and your own (``Controller``).
@@ -73,6 +74,8 @@ def compare(
     seeds: seeds of everything random, e.g. ``range(5)`` or ``"1..5"``; the same seed gives the same
         results.
     series: whether to keep figures over time, for charts; ``None``: of at most 64 runs.
+    logs: whether to keep every packet and what controllers decide, for ``Results.packets()`` and
+        ``Results.events()``. The runs then take turns.
     jobs: runs at the same time; ``None``: one per core. Controllers in Python run one at a time.
 
     Raises ``CellpaceError`` with the program's sentence; what a controller raises comes out as it is.
@@ -108,6 +111,7 @@ def compare(
         "video": optional("video", video),
         "path": json.dumps(conditions),
         "series": series,
+        "logs": logs,
         "jobs": jobs_of(jobs),
     }
     return Results(asked(_native.compare, wish))

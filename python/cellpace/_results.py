@@ -66,6 +66,19 @@ class Results(Table):
         """Returns figures over time of one run, bin by bin; a flow's own end with its number."""
         return Table(self._results.series(run))
 
+    def packets(self, run: int = 0) -> Table:
+        """Returns what became of every packet of one run, a row for each in the order of the program's packet
+        log: ``flow``, ``id``, ``size`` in bytes, ``sent_ns``, ``enqueued_ns``, ``dequeued_ns`` and ``departed_ns``
+        since the start of the run, and its ``fate``. It takes ``logs=True``.
+        """
+        return Table(self._results.packets(run))
+
+    def events(self, run: int = 0) -> Table:
+        """Returns what controllers of one run decided: ``time_s``, ``flow``, ``event``, and what belongs to it as
+        JSON in ``data``. It takes ``logs=True``.
+        """
+        return Table(self._results.events(run))
+
     def to_json(self) -> str:
         """Returns the document that ``cellpace compare --json`` writes, as text."""
         return self._results.to_json()

@@ -164,6 +164,7 @@ def simulate(
     *,
     seeds: Seeds | None = None,
     series: bool = True,
+    logs: bool = False,
     jobs: int | None = None,
 ) -> Results:
     """Simulates a scenario: flows over one path, in virtual time.
@@ -171,6 +172,7 @@ def simulate(
     scenario: a ``Scenario``, a ``ScenarioFile``, or TOML as ``cellpace sim`` reads it.
     seeds: seeds in place of the scenario's, one run with each.
     series: whether to keep figures over time, for charts.
+    logs: whether to keep every packet and what controllers decide, as of ``compare``.
     jobs: runs at the same time; ``None``: one per core.
     """
     if isinstance(scenario, str):
@@ -191,6 +193,7 @@ def simulate(
         "own": own,
         "seeds": None if seeds is None else seeds_of(seeds),
         "series": series,
+        "logs": logs,
         "jobs": jobs_of(jobs),
     }
     return Results(asked(_native.simulate, wish))

@@ -1,4 +1,5 @@
-"""Environments to learn policies in: a flow of the simulator that is decided from outside.
+"""Environments to learn policies in: a flow of the simulator that is decided from outside. Of several flows,
+``cellpace.parallel`` has one.
 
 Importing this module registers ``cellpace/Link-v0`` with Gymnasium (``pip install cellpace[gym]``)::
 
@@ -26,6 +27,9 @@ Conventions of observations (of so many steps), actions and rewards:
 ``mvfst`` (2019, 2)
     Sum, mean, deviation, minimum and maximum of 20 fields, then the last actions. Action: window kept, halved, 10
     packets less or more, doubled. Reward: 0.1 throughput in MB/s - 0.01 largest delay in ms.
+
+Actions of your own take ``action="direct"``: window in packets and pacing in Mbit/s, 0 for none. Observations and
+rewards of your own are made of ``info``. All three are wrappers of Gymnasium.
 """
 
 from __future__ import annotations
@@ -48,11 +52,13 @@ from cellpace._report import write_text
 from cellpace._trace import TraceLike, native_traces
 from cellpace._written import Quantity, asked, jobs_of, several, written
 
-__all__ = ["Convention", "LinkEnv", "LinkOptions", "LinkVectorEnv", "export_onnx", "save_policy"]
+__all__ = ["Action", "Convention", "LinkEnv", "LinkOptions", "LinkVectorEnv", "export_onnx", "save_policy"]
 
 Convention = Literal["default", "aurora", "orca", "mvfst"]
 """Whose observations, actions or rewards: ours, or those of Aurora, Orca and mvfst-rl."""
 
+Action = Literal["default", "aurora", "orca", "mvfst", "direct"]
+"""Whose actions, or window and pacing as they are given."""
 Observations = npt.NDArray[np.float32]
 _FIGURES = (
     "capacity_mbps",
@@ -61,7 +67,17 @@ _FIGURES = (
     "throughput_mbps",
     "rtt_ms",
     "loss_ratio",
+    "send_mbps",
+    "rtt_least_ms",
+    "rtt_most_ms",
+    "srtt_ms",
+    "base_rtt_ms",
+    "cwnd_packets",
+    "in_flight_packets",
+    "pacing_mbps",
 )
+_DIRECT = np.array([[2, 10_000], [0, 1200]], dtype=np.float32)
+"""The least and the largest window in packets, and pacing in Mbit/s."""
 
 
 class LinkOptions(TypedDict, total=False):
@@ -91,16 +107,18 @@ class LinkOptions(TypedDict, total=False):
     """Whose observations. ``"default"``."""
     history: int | None
     """Steps that an observation has, 1 to 100; None: the convention's."""
-    action: Convention
-    """Whose actions. ``"default"``: the window times 2 to the action, -1 to 1."""
+    action: Action
+    """Whose actions. ``"default"``: the window times 2 to the action, -1 to 1. ``"direct"``: window and pacing."""
     reward: Convention
     """Whose rewards. ``"default"``."""
 
 
-class _Links:
+class Links:
     """The native environments with their spaces."""
 
-    def __init__(self, options: LinkOptions, count: int, jobs: int | None, same_step: bool) -> None:
+    def __init__(
+        self, options: LinkOptions, count: int, jobs: int | None, same_step: bool, learners: int = 1
+    ) -> None:
         unknown = sorted(set(options) - set(LinkOptions.__annotations__))
         if unknown:
             names = ", ".join(sorted(LinkOptions.__annotations__))
@@ -129,18 +147,22 @@ class _Links:
             "competing": several("competing", options.get("competing", ())),
             "random_start": options.get("random_start", True),
             "reward": options.get("reward", "default"),
+            "learners": learners,
             "count": count,
             "jobs": jobs_of(jobs),
             "same_step": same_step,
         }
         self.native = asked(_native.Environments, wish)
         self.rules["history"] = self.native.history()
-        self.count = count
+        self.count = count * learners
         low, high = np.array(self.native.bounds(), dtype=np.float32).T
         self.observation_space = gymnasium.spaces.Box(low, high, dtype=np.float32)
         limit, choices = self.native.actions()
         self.action_space: gymnasium.Space[Any]
-        if limit is not None:
+        self._is_direct = self.rules["action"] == "direct"
+        if self._is_direct:
+            self.action_space = gymnasium.spaces.Box(*_DIRECT.T, dtype=np.float32)
+        elif limit is not None:
             self.action_space = gymnasium.spaces.Box(-limit, limit, shape=(1,), dtype=np.float32)
         else:
             assert choices is not None  # one of both
@@ -158,7 +180,10 @@ class _Links:
 
     def step(self, actions: object) -> tuple[Observations, npt.NDArray[np.float64]]:
         values = np.array(actions, dtype=np.float64).reshape(-1)
-        if len(values) != self.count:
+        if self._is_direct:
+            # Mbit/s as bytes per second.
+            values[1::2] *= 125_000
+        if len(values) != self.count * (1 + self._is_direct):
             raise ValueError(f"{len(values)} actions for {self.count} environments")
         observations, figures = self.arrays()
         self.native.step(values, observations, figures)
@@ -176,7 +201,8 @@ def _path(fields: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _drawn(generator: np.random.Generator) -> int:
+def drawn(generator: np.random.Generator) -> int:
+    """A seed."""
     return int(generator.integers(2**63))
 
 
@@ -187,8 +213,10 @@ class LinkEnv(gymnasium.Env[Observations, Any]):
     is drawn, its randomness, and the episodes after it.
 
     ``info`` has what policies must not see: ``capacity_mbps``, ``queue_delay_ms`` (mean) and
-    ``queue_delay_max_ms`` of the link, and ``throughput_mbps``, ``rtt_ms`` (mean; 0 without acks) and
-    ``loss_ratio`` of the flow, of the last step: take these for rewards of your own.
+    ``queue_delay_max_ms`` of the link. Observations and rewards of your own take the flow's figures of the last
+    step: ``throughput_mbps``, ``send_mbps``, ``loss_ratio``, ``rtt_ms`` (mean), ``rtt_least_ms`` and
+    ``rtt_most_ms`` (0 without acks), and at its end ``srtt_ms``, ``base_rtt_ms``, ``cwnd_packets``,
+    ``in_flight_packets`` and ``pacing_mbps`` (0: not paced).
 
     Raises ``CellpaceError`` with the program's sentence.
     """
@@ -196,7 +224,7 @@ class LinkEnv(gymnasium.Env[Observations, Any]):
     metadata: dict[str, Any] = {"render_modes": []}
 
     def __init__(self, **options: Unpack[LinkOptions]) -> None:
-        self._links = _Links(options, 1, 1, same_step=False)
+        self._links = Links(options, 1, 1, same_step=False)
         self.observation_space = self._links.observation_space
         self.action_space = self._links.action_space
         self._has_begun = False
@@ -212,20 +240,21 @@ class LinkEnv(gymnasium.Env[Observations, Any]):
         """Begins the episode of a seed; without one, the next of the seed before."""
         super().reset(seed=seed)
         if seed is None and not self._has_begun:
-            seed = _drawn(self.np_random)
+            seed = drawn(self.np_random)
         self._has_begun = True
         observations, figures = self._links.reset([seed])
-        return observations[0], _info(figures)
+        return observations[0], info_of(figures, 0)
 
     def step(self, action: Any) -> tuple[Observations, float, bool, bool, dict[str, Any]]:
         """Decides, and simulates the next step."""
         observations, figures = self._links.step(action)
         reward, is_over = float(figures[0, 0]), bool(figures[1, 0])
-        return observations[0], reward, False, is_over, _info(figures)
+        return observations[0], reward, False, is_over, info_of(figures, 0)
 
 
-def _info(figures: npt.NDArray[np.float64]) -> dict[str, Any]:
-    return dict(zip(_FIGURES, figures[2:, 0].tolist(), strict=True))
+def info_of(figures: npt.NDArray[np.float64], which: int) -> dict[str, Any]:
+    """The figures of one flow by their names."""
+    return dict(zip(_FIGURES, figures[2:, which].tolist(), strict=True))
 
 
 class LinkVectorEnv(gymnasium.vector.VectorEnv[Observations, Any, npt.NDArray[Any]]):
@@ -252,7 +281,7 @@ class LinkVectorEnv(gymnasium.vector.VectorEnv[Observations, Any, npt.NDArray[An
             raise ValueError("autoreset_mode: NextStep or SameStep")
         self.num_envs = num_envs
         self._same_step = mode == AutoresetMode.SAME_STEP
-        self._links = _Links(options, num_envs, jobs, self._same_step)
+        self._links = Links(options, num_envs, jobs, self._same_step)
         self.metadata = {"render_modes": [], "autoreset_mode": mode}
         self.single_observation_space = self._links.observation_space
         self.single_action_space = self._links.action_space
@@ -275,7 +304,7 @@ class LinkVectorEnv(gymnasium.vector.VectorEnv[Observations, Any, npt.NDArray[An
         super().reset(seed=seed if isinstance(seed, int) else None)
         seeds: list[int | None]
         if seed is None:
-            first = [] if self._has_begun else [_drawn(self.np_random) for _ in range(self.num_envs)]
+            first = [] if self._has_begun else [drawn(self.np_random) for _ in range(self.num_envs)]
             seeds = [*first] or [None] * self.num_envs
         else:
             seeds = [seed + n for n in range(self.num_envs)] if isinstance(seed, int) else list(seed)

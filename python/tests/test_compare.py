@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import pickle
 import re
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import cellpace as cp
 import numpy as np
@@ -189,6 +191,44 @@ def test_results_and_traces_can_be_pickled() -> None:
     trace = cp.Trace.load("umts-driving", duration="20s")
     same = pickle.loads(pickle.dumps(trace))
     assert (same.name, same.times_ms().tolist()) == (trace.name, trace.times_ms().tolist())
+
+
+def test_packets_and_events_are_those_of_the_programs_logs(program: Program, tmp_path: Path) -> None:
+    log, events = tmp_path / "packets.parquet", tmp_path / "events.jsonl"
+    options = "--cc verus --cc cubic --trace umts-driving --duration 5s --loss 1%"
+    program(*f"compare {options} --log {log} --events {events}".split())
+    runs = cp.compare(["verus", "cubic"], "umts-driving", duration="5s", loss="1%", logs=True)
+    lines = [json.loads(line) for line in events.read_text().splitlines()]
+    for run in (0, 1):
+        found = runs.events(run).to_dicts()
+        of_run = [line for line in lines if line["run"] == run and line["event"] not in ("run", "metrics")]
+        assert [(one["time_s"], one["event"]) for one in found] == [(one["time_s"], one["event"]) for one in of_run]
+        assert all(json.loads(one["data"]).items() <= line.items() for one, line in zip(found, of_run, strict=True))
+    polars = pytest.importorskip("polars", reason="no polars")
+    written = polars.read_parquet(log).with_columns(polars.col("fate").cast(polars.String))
+    for run in (0, 1):
+        packets = polars.DataFrame(runs.packets(run)).with_columns(polars.col("fate").cast(polars.String))
+        expected = written.filter(polars.col("run") == run).select(packets.columns)
+        assert packets.height > 500 and packets.rows() == expected.rows()
+        assert set(runs.packets(run)["fate"]) == set(packets["fate"])
+    plain = cp.compare(["verus", "cubic"], "umts-driving", duration="5s", loss="1%")
+    assert plain.to_json() == runs.to_json()
+    for refused in (plain.packets, plain.events):
+        with pytest.raises(cp.CellpaceError, match="no packets and events were kept: logs=True"):
+            refused()
+    with pytest.raises(IndexError, match="there is no run 2"):
+        runs.packets(2)
+
+
+def test_controllers_of_ones_own_have_logs() -> None:
+    class Steady(cp.Controller):
+        cwnd = 30_000
+
+    scenario = cp.Scenario("constant:12mbit", [cp.Flow(Steady), cp.Flow("cubic")], duration="3s")
+    runs = cp.simulate(scenario, logs=True)
+    packets = runs.packets()
+    assert packets["flow"].tolist().count(0) > 200 and packets["flow"].tolist().count(1) > 200
+    assert set(runs.events()["flow"].tolist()) == {1}
 
 
 def test_other_threads_go_on_while_the_simulator_runs() -> None:

@@ -1,4 +1,4 @@
-//! One link, and the flow on it that is decided from outside.
+//! One link, and the flows on it that are decided from outside.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +6,8 @@ use cellpace_base::math::{exp, ln};
 use cellpace_base::{Random, Span, Time};
 use cellpace_cc::ControllerSpec;
 use cellpace_cc::policy::{
-    ActionSpace, Convention, Observation, StepPolicy, StepRecord, StepRules, SteppedController,
+    Action, ActionSpace, Convention, Observation, StepLength, StepPolicy, StepRecord, StepRules,
+    SteppedController,
 };
 use cellpace_path::schedule::capacity_between;
 use cellpace_path::{DelaySpec, Fate, PacketRecord, Schedule, TraceSpec};
@@ -18,6 +19,9 @@ use crate::reward::reward;
 const EPISODE_STREAM: u64 = 0x6c65_6172_6e01;
 /// The stream from which an episode's link is drawn.
 const LINK_STREAM: u64 = 0x6c65_6172_6e02;
+
+/// Learners of one environment at most.
+pub const MAX_LEARNERS: usize = 64;
 
 /// RTTs of which one is drawn for each episode, uniformly in its logarithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +36,7 @@ pub struct RttRange {
 #[derive(Debug, Clone)]
 pub struct EnvironmentSpec {
     /// The path and its length. The trace is not used; the flows are those that compete with the
-    /// flow that is decided from outside.
+    /// flows that are decided from outside.
     pub scenario: Scenario,
     /// Traces of which one is drawn for each episode.
     pub traces: Vec<TraceSpec>,
@@ -40,19 +44,26 @@ pub struct EnvironmentSpec {
     pub rtt: Option<RttRange>,
     /// Whether each episode begins anywhere in its trace, where that repeats.
     pub random_start: bool,
+    /// Flows that are decided from outside, 1 to [`MAX_LEARNERS`]. Steps of several have a fixed length.
+    pub learners: usize,
     /// Steps, observations and actions.
     pub rules: StepRules,
+    /// Whether an action sets window and rate directly, in place of the convention: two numbers, packets and bytes
+    /// per second (0: nothing is paced).
+    pub direct: bool,
     /// The convention of rewards.
     pub reward: Convention,
 }
 
-/// What a step gave, beside its observation.
+/// What a step gave one learner, beside its observation.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct StepOutcome {
     /// The reward.
     pub reward: f64,
-    /// Whether the episode has come to its end: its duration leaves no room for another step.
-    pub truncated: bool,
+    /// What happened to the flow.
+    pub record: StepRecord,
+    /// What the link did.
+    pub truth: LinkTruth,
 }
 
 /// What no sender knows: for plots and oracles, not for policies.
@@ -71,7 +82,7 @@ struct Exchange {
     record: StepRecord,
     observation: Vec<f32>,
     next_end: Time,
-    action: f64,
+    action: Action,
 }
 
 /// The controller's end of the exchange.
@@ -91,28 +102,32 @@ impl StepPolicy for Outside {
         exchange.next_end = next_end;
     }
 
-    fn action(&mut self) -> f64 {
+    fn action(&mut self) -> Action {
         locked(&self.0).action
     }
 }
 
-/// Adds up the queue delay of the first flow.
-#[derive(Default)]
-struct QueueWatch {
+/// The queue delay of one flow.
+#[derive(Clone, Default)]
+struct QueueDelay {
     sum: f64,
     packets: u64,
     max: f64,
 }
 
+/// Adds up the queue delay of the first flows.
+struct QueueWatch(Vec<QueueDelay>);
+
 impl Observer for QueueWatch {
     fn on_record(&mut self, record: &PacketRecord) {
-        if record.packet.flow != 0 || record.fate != Fate::Delivered {
+        let Some(flow) = self.0.get_mut(record.packet.flow as usize) else { return };
+        if record.fate != Fate::Delivered {
             return;
         }
         let delay = record.queue_delay().as_secs_f64();
-        self.sum += delay;
-        self.packets += 1;
-        self.max = self.max.max(delay);
+        flow.sum += delay;
+        flow.packets += 1;
+        flow.max = flow.max.max(delay);
     }
 }
 
@@ -124,18 +139,18 @@ struct Episode {
     end: Time,
 }
 
-/// A flow of the simulator whose controller is decided from outside, once per step.
+/// Flows of the simulator whose controllers are decided from outside, once per step.
 ///
 /// The seed decides everything: the link that is drawn, its randomness, and the episodes that
 /// follow. Between steps there is nothing but the simulator.
 pub struct Environment {
     spec: Arc<EnvironmentSpec>,
-    exchange: Arc<Mutex<Exchange>>,
+    /// One for each learner.
+    exchanges: Vec<Arc<Mutex<Exchange>>>,
+    outcomes: Vec<StepOutcome>,
     episode: Option<Episode>,
     seed: u64,
     episodes: u64,
-    record: StepRecord,
-    truth: LinkTruth,
 }
 
 impl Environment {
@@ -151,19 +166,26 @@ impl Environment {
         if spec.rtt.is_some_and(|rtt| rtt.low.is_zero() || rtt.low > rtt.high) {
             return Err(SimError::Invalid("rtt: a range is from a shorter to a longer one".into()));
         }
-        let exchange = Exchange {
+        if !(1..=MAX_LEARNERS).contains(&spec.learners) {
+            let why = format!("learners: {}; allowed: 1 to {MAX_LEARNERS}", spec.learners);
+            return Err(SimError::Invalid(why));
+        }
+        if spec.learners > 1 && matches!(spec.rules.step, StepLength::Rtts(_)) {
+            let why = "step: several learners decide at the same times; give a time such as 20ms";
+            return Err(SimError::Invalid(why.to_owned()));
+        }
+        let exchange = || Exchange {
             record: StepRecord::default(),
             observation: Vec::new(),
             next_end: Time::ZERO,
-            action: 0.0,
+            action: Action::Convention(0.0),
         };
         let new = Self {
-            exchange: Arc::new(Mutex::new(exchange)),
+            exchanges: (0..spec.learners).map(|_| Arc::new(Mutex::new(exchange()))).collect(),
+            outcomes: vec![StepOutcome::default(); spec.learners],
             episode: None,
             seed: 0,
             episodes: 0,
-            record: StepRecord::default(),
-            truth: LinkTruth::default(),
             spec,
         };
         for index in 0..new.spec.traces.len() {
@@ -173,9 +195,19 @@ impl Environment {
         Ok(new)
     }
 
-    /// Numbers of an observation.
+    /// Numbers of an observation of one learner.
     pub fn width(&self) -> usize {
         Observation::new(self.spec.rules.observation, self.spec.rules.history).width()
+    }
+
+    /// Flows that are decided from outside.
+    pub fn learners(&self) -> usize {
+        self.spec.learners
+    }
+
+    /// Numbers of an action of one learner.
+    pub fn action_width(&self) -> usize {
+        if self.spec.direct { 2 } else { 1 }
     }
 
     /// The values that an action may have.
@@ -184,7 +216,8 @@ impl Environment {
     }
 
     /// Begins an episode: that of `seed`, or without one the next of the seed before. Its first
-    /// step is done with the initial window, and its observation returned in `observation`.
+    /// step is done with the initial window, and its observation returned in `observation`, one learner's behind the
+    /// other's.
     ///
     /// # Errors
     /// When the duration has no room for a step, or memory does not suffice.
@@ -207,12 +240,18 @@ impl Environment {
             true => Some(scenario.trace().build(seed)?),
             false => None,
         };
-        locked(&self.exchange).next_end = Time::ZERO;
+        for exchange in &self.exchanges {
+            let mut exchange = locked(exchange);
+            exchange.next_end = Time::ZERO;
+            if self.spec.direct {
+                exchange.action = Action::Keep;
+            }
+        }
         let simulation = Simulation::new(&scenario)?;
         self.episode = Some(Episode { simulation, capacity, end });
         // The first step's length is known once the connection is there; no step is shorter.
         self.advance(Time::ZERO + Span::from_millis(1))?;
-        while locked(&self.exchange).next_end == Time::ZERO {
+        while self.next_end() == Time::ZERO {
             let now = self.now();
             if now >= end {
                 return Err(SimError::Invalid(
@@ -225,32 +264,37 @@ impl Environment {
         Ok(())
     }
 
-    /// Decides, and simulates the next step.
+    /// Decides for each learner, and simulates the next step. Returns whether the episode has come to its end: its
+    /// duration leaves no room for another step.
     ///
     /// # Errors
     /// When there is no episode, or memory does not suffice.
-    pub fn step(&mut self, action: f64, observation: &mut [f32]) -> Result<StepOutcome, SimError> {
-        let until = {
-            let mut exchange = locked(&self.exchange);
-            exchange.action = action;
-            exchange.next_end
-        };
-        self.advance(until)?;
+    pub fn step(&mut self, actions: &[f64], observation: &mut [f32]) -> Result<bool, SimError> {
+        let actions = actions.chunks(self.action_width());
+        for (exchange, action) in self.exchanges.iter().zip(actions) {
+            locked(exchange).action = match *action {
+                [window, rate] => Action::Direct { window, rate },
+                _ => Action::Convention(action.first().copied().unwrap_or(0.0)),
+            };
+        }
+        self.advance(self.next_end())?;
         self.read(observation);
-        let reward = reward(self.spec.reward, &self.record);
+        for outcome in &mut self.outcomes {
+            outcome.reward = reward(self.spec.reward, &outcome.record);
+        }
         let end = self.episode.as_ref().map_or(Time::ZERO, |episode| episode.end);
-        let truncated = locked(&self.exchange).next_end > end;
-        Ok(StepOutcome { reward, truncated })
+        Ok(self.next_end() > end)
     }
 
-    /// The record of the last step.
-    pub fn record(&self) -> &StepRecord {
-        &self.record
+    /// What the last step gave each learner.
+    pub fn outcomes(&self) -> &[StepOutcome] {
+        &self.outcomes
     }
 
-    /// What the link did in the last step.
-    pub fn truth(&self) -> LinkTruth {
-        self.truth
+    /// When the present step ends; zero before all learners have ended their first.
+    fn next_end(&self) -> Time {
+        let ends = self.exchanges.iter().map(|exchange| locked(exchange).next_end);
+        ends.min().unwrap_or(Time::ZERO)
     }
 
     /// Virtual time since the episode began.
@@ -262,31 +306,38 @@ impl Environment {
         let Some(episode) = &mut self.episode else {
             return Err(SimError::Invalid("there is no episode: reset first".to_owned()));
         };
-        let (from, mut watch) = (episode.simulation.now(), QueueWatch::default());
+        let mut watch = QueueWatch(vec![QueueDelay::default(); self.spec.learners]);
+        let from = episode.simulation.now();
         episode.simulation.advance_observed(until, &mut watch)?;
         let now = episode.simulation.now();
         let offered = episode.capacity.as_mut();
         let offered = offered.map_or(0, |schedule| capacity_between(schedule.as_mut(), from, now));
         let passed = (now - from).as_secs_f64();
-        self.truth = LinkTruth {
-            capacity: if passed > 0.0 { offered as f64 / passed } else { 0.0 },
-            queue_delay: watch.sum / watch.packets.max(1) as f64,
-            queue_delay_max: watch.max,
-        };
+        for (outcome, delay) in self.outcomes.iter_mut().zip(&watch.0) {
+            outcome.truth = LinkTruth {
+                capacity: if passed > 0.0 { offered as f64 / passed } else { 0.0 },
+                queue_delay: delay.sum / delay.packets.max(1) as f64,
+                queue_delay_max: delay.max,
+            };
+        }
         Ok(())
     }
 
     fn read(&mut self, observation: &mut [f32]) {
-        let exchange = locked(&self.exchange);
-        self.record = exchange.record;
-        for (slot, value) in observation.iter_mut().zip(&exchange.observation) {
-            *slot = *value;
+        let rows = observation.chunks_mut(self.width());
+        for ((exchange, outcome), row) in self.exchanges.iter().zip(&mut self.outcomes).zip(rows) {
+            let exchange = locked(exchange);
+            outcome.record = exchange.record;
+            for (slot, value) in row.iter_mut().zip(&exchange.observation) {
+                *slot = *value;
+            }
         }
     }
 
     fn scenario(&self, trace: usize, random: &mut Random, seed: u64) -> Scenario {
         let spec = &self.spec;
-        let mut flows = vec![FlowSpec::bulk(self.controller())];
+        let learners = self.exchanges.iter().map(|one| FlowSpec::bulk(self.controller(one)));
+        let mut flows: Vec<FlowSpec> = learners.collect();
         flows.extend(spec.scenario.flows.iter().cloned());
         let mut trace = spec.traces[trace].clone();
         if let Some(period) = trace.period().filter(|_| spec.random_start) {
@@ -309,10 +360,13 @@ impl Environment {
         })
     }
 
-    fn controller(&self) -> ControllerSpec {
-        let (rules, exchange) = (self.spec.rules, Arc::clone(&self.exchange));
+    fn controller(&self, exchange: &Arc<Mutex<Exchange>>) -> ControllerSpec {
+        let (rules, is_one) = (self.spec.rules, self.spec.learners == 1);
+        let exchange = Arc::clone(exchange);
         ControllerSpec::new("agent", move |setup| {
-            Box::new(SteppedController::new(rules, Outside(Arc::clone(&exchange)), setup))
+            let outside = Outside(Arc::clone(&exchange));
+            let controller = SteppedController::new(rules, outside, setup);
+            Box::new(if is_one { controller } else { controller.in_time() })
         })
     }
 }
@@ -333,7 +387,9 @@ mod tests {
             traces: vec!["lte-driving".parse().unwrap(), "constant:5mbit".parse().unwrap()],
             rtt: Some(RttRange { low: Span::from_millis(20), high: Span::from_millis(100) }),
             random_start: true,
+            learners: 1,
             rules,
+            direct: false,
             reward,
         }
     }
@@ -345,10 +401,10 @@ mod tests {
         let (mut seen, mut rewards) = (observation.clone(), Vec::new());
         loop {
             let action = (rewards.len() % 5) as f64 - 1.0;
-            let outcome = environment.step(action, &mut observation).unwrap();
+            let truncated = environment.step(&[action], &mut observation).unwrap();
             seen.extend_from_slice(&observation);
-            rewards.push(outcome.reward);
-            if outcome.truncated {
+            rewards.push(environment.outcomes()[0].reward);
+            if truncated {
                 return (seen, rewards);
             }
         }
@@ -378,7 +434,7 @@ mod tests {
         // 3 s; the step before reset is over at 100 ms at the latest.
         assert!((145..=149).contains(&rewards.len()), "{}", rewards.len());
         assert_eq!(seen.len(), (rewards.len() + 1) * 24);
-        assert!(environment.record().duration() == 0.02);
+        assert!(environment.outcomes()[0].record.duration() == 0.02);
     }
 
     #[test]
@@ -390,27 +446,86 @@ mod tests {
         let mut observation = vec![0.0; environment.width()];
         environment.reset(Some(1), &mut observation).unwrap();
         for _ in 0..20 {
-            environment.step(0.0, &mut observation).unwrap();
+            environment.step(&[0.0], &mut observation).unwrap();
         }
         // Ten packets per 40 ms and a millisecond of the link: 10 / 41 of 12 Mbit/s.
         let (mut acked, mut capacity) = (0, 0.0);
         for _ in 0..82 {
-            environment.step(0.0, &mut observation).unwrap();
-            acked += environment.record().acked_packets;
-            capacity += environment.truth().capacity / 82.0;
+            environment.step(&[0.0], &mut observation).unwrap();
+            acked += environment.outcomes()[0].record.acked_packets;
+            capacity += environment.outcomes()[0].truth.capacity / 82.0;
         }
         assert!((acked as i64 - 400).abs() <= 10, "{acked}");
         assert!((capacity - 1.5e6).abs() < 1.0, "{capacity}");
-        assert_eq!(environment.record().window, 15_000);
+        assert_eq!(environment.outcomes()[0].record.window, 15_000);
         // Three doublings: 80 packets are 40 in the queue.
         for action in [1.0, 1.0, 1.0] {
-            environment.step(action, &mut observation).unwrap();
+            environment.step(&[action], &mut observation).unwrap();
         }
         for _ in 0..10 {
-            environment.step(0.0, &mut observation).unwrap();
+            environment.step(&[0.0], &mut observation).unwrap();
         }
-        let truth = environment.truth();
+        let truth = environment.outcomes()[0].truth;
         assert!((truth.queue_delay - 0.040).abs() < 0.003, "{truth:?}");
+    }
+
+    #[test]
+    fn learners_share_a_link_and_end_their_steps_together() {
+        let good = || spec(Convention::Default, Convention::Default, Convention::Default);
+        let mut three = EnvironmentSpec { learners: 3, rtt: None, ..good() };
+        three.traces = vec!["constant:12mbit".parse().unwrap()];
+        let mut environment = Environment::new(Arc::new(three)).unwrap();
+        let width = environment.width();
+        let mut observation = vec![0.0; 3 * width];
+        environment.reset(Some(1), &mut observation).unwrap();
+        let mut acked = [0; 3];
+        for step in 0..100 {
+            // The last one doubles its window twice, the others keep theirs.
+            let last = if step < 2 { 1.0 } else { 0.0 };
+            assert!(!environment.step(&[0.0, 0.0, last], &mut observation).unwrap());
+            let ends = environment.outcomes().iter().map(|outcome| outcome.record.end);
+            let ends: Vec<Time> = ends.collect();
+            assert_eq!(ends, [environment.now(); 3], "step {step}");
+            assert_eq!(environment.now().as_nanos() % 20_000_000, 0);
+            for (sum, outcome) in acked.iter_mut().zip(environment.outcomes()) {
+                *sum += outcome.record.acked_packets;
+            }
+        }
+        let windows = environment.outcomes().iter().map(|outcome| outcome.record.window);
+        assert_eq!(windows.collect::<Vec<_>>(), [15_000, 15_000, 60_000]);
+        assert!((acked[0] as f64 / acked[1] as f64 - 1.0).abs() < 0.1, "{acked:?}");
+        assert!(acked[2] > 3 * acked[0], "{acked:?}");
+        assert!(observation[..width] != observation[2 * width..]);
+    }
+
+    #[test]
+    fn an_action_may_set_window_and_rate() {
+        let mut direct = spec(Convention::Default, Convention::Default, Convention::Default);
+        (direct.direct, direct.rtt) = (true, None);
+        direct.traces = vec!["constant:12mbit".parse().unwrap()];
+        let mut environment = Environment::new(Arc::new(direct)).unwrap();
+        let mut observation = vec![0.0; environment.width()];
+        environment.reset(Some(1), &mut observation).unwrap();
+        assert_eq!(environment.outcomes()[0].record.window, 15_000);
+        for (action, window, rate) in
+            [([33.0, 0.0], 49_500, 0.0), ([33.0, 750_000.0], 49_500, 750_000.0)]
+        {
+            for _ in 0..2 {
+                environment.step(&action, &mut observation).unwrap();
+            }
+            let record = environment.outcomes()[0].record;
+            assert_eq!((record.window, record.rate), (window, rate));
+        }
+        for _ in 0..20 {
+            environment.step(&[100.0, 750_000.0], &mut observation).unwrap();
+        }
+        let rate = environment.outcomes()[0].record.send_rate();
+        assert!((rate / 750_000.0 - 1.0).abs() < 0.11, "paced: {rate}");
+        environment.step(&[f64::NAN, f64::INFINITY], &mut observation).unwrap();
+        environment.step(&[1e300, -1.0], &mut observation).unwrap();
+        assert_eq!(environment.outcomes()[0].record.window, 15_000_000, "the largest");
+        environment.step(&[0.0, 0.0], &mut observation).unwrap();
+        assert_eq!(environment.outcomes()[0].record.window, 3000, "the smallest");
     }
 
     #[test]
@@ -418,7 +533,16 @@ mod tests {
         let good = || spec(Convention::Default, Convention::Default, Convention::Default);
         let none = EnvironmentSpec { traces: Vec::new(), ..good() };
         let mut steps = Environment::new(Arc::new(good())).unwrap();
-        assert!(steps.step(0.0, &mut []).unwrap_err().to_string().contains("reset first"));
+        let learners = |learners| EnvironmentSpec { learners, ..good() };
+        for count in [0, 65] {
+            let error = Environment::new(Arc::new(learners(count))).err().unwrap().to_string();
+            assert!(error.contains(&format!("learners: {count}; allowed: 1 to 64")), "{error}");
+        }
+        let mut by_rtt = learners(2);
+        by_rtt.rules.step = StepLength::Rtts(1.0);
+        let error = Environment::new(Arc::new(by_rtt)).err().unwrap().to_string();
+        assert!(error.contains("step: several learners"), "{error}");
+        assert!(steps.step(&[0.0], &mut []).unwrap_err().to_string().contains("reset first"));
         assert!(Environment::new(Arc::new(none)).err().unwrap().to_string().contains("trace"));
         let mut short = good();
         short.scenario.duration = Span::from_millis(10);

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use cellpace_cc::policy::StepRecord;
 use cellpace_sim::SimError;
 
-use crate::{Environment, EnvironmentSpec, LinkTruth};
+use crate::{Environment, EnvironmentSpec, StepOutcome};
 
 /// When an environment whose episode is over begins the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,51 +22,50 @@ pub enum Autoreset {
 pub struct Lane {
     environment: Environment,
     is_over: bool,
-    /// The observation.
+    /// The observations, one learner's behind the other's.
     pub observation: Vec<f32>,
-    /// With [`Autoreset::SameStep`] the last observation of the episode that is over.
+    /// With [`Autoreset::SameStep`] the last observations of the episode that is over.
     pub last_observation: Vec<f32>,
-    /// The reward.
-    pub reward: f64,
+    /// What the step gave each learner.
+    pub outcomes: Vec<StepOutcome>,
     /// Whether the episode came to its end with this step.
     pub truncated: bool,
-    /// What the link did.
-    pub truth: LinkTruth,
-    /// What happened to the flow.
-    pub record: StepRecord,
 }
 
 impl Lane {
     fn new(spec: &Arc<EnvironmentSpec>) -> Result<Self, SimError> {
         let environment = Environment::new(Arc::clone(spec))?;
-        let (observation, last) = (vec![0.0; environment.width()], vec![0.0; environment.width()]);
+        let observation = vec![0.0; environment.learners() * environment.width()];
         Ok(Self {
+            outcomes: vec![StepOutcome::default(); environment.learners()],
             environment,
             is_over: false,
+            last_observation: observation.clone(),
             observation,
-            last_observation: last,
-            reward: 0.0,
             truncated: false,
-            truth: LinkTruth::default(),
-            record: StepRecord::default(),
         })
     }
 
+    /// Numbers of the actions of all its learners.
+    fn actions(&self) -> usize {
+        self.environment.learners() * self.environment.action_width()
+    }
+
     fn reset(&mut self, seed: Option<u64>) -> Result<(), SimError> {
-        (self.is_over, self.truncated, self.reward) = (false, false, 0.0);
+        (self.is_over, self.truncated) = (false, false);
         self.environment.reset(seed, &mut self.observation)?;
-        (self.truth, self.record) = (self.environment.truth(), *self.environment.record());
+        self.outcomes.copy_from_slice(self.environment.outcomes());
+        self.outcomes.iter_mut().for_each(|outcome| outcome.reward = 0.0);
         Ok(())
     }
 
-    fn step(&mut self, action: f64, autoreset: Autoreset) -> Result<(), SimError> {
+    fn step(&mut self, actions: &[f64], autoreset: Autoreset) -> Result<(), SimError> {
         if self.is_over {
             return self.reset(None);
         }
-        let outcome = self.environment.step(action, &mut self.observation)?;
-        (self.reward, self.truncated) = (outcome.reward, outcome.truncated);
-        (self.truth, self.record) = (self.environment.truth(), *self.environment.record());
-        if !outcome.truncated {
+        self.truncated = self.environment.step(actions, &mut self.observation)?;
+        self.outcomes.copy_from_slice(self.environment.outcomes());
+        if !self.truncated {
             return Ok(());
         }
         match autoreset {
@@ -103,7 +101,10 @@ impl LaneGroup {
             for (index, lane) in self.lanes.iter_mut().enumerate() {
                 match self.task {
                     Task::Reset => lane.reset(self.seeds[index])?,
-                    Task::Step(autoreset) => lane.step(self.actions[index], autoreset)?,
+                    Task::Step(autoreset) => {
+                        let width = lane.actions();
+                        lane.step(&self.actions[width * index..][..width], autoreset)?;
+                    }
                 }
             }
             Ok(())
@@ -174,7 +175,8 @@ impl VectorEnvironment {
         for start in (0..count).step_by(size) {
             let lanes = (start..count.min(start + size)).map(|_| Lane::new(spec));
             let lanes = lanes.collect::<Result<Vec<_>, _>>()?;
-            let (actions, seeds) = (vec![0.0; lanes.len()], vec![None; lanes.len()]);
+            let actions = vec![0.0; lanes.iter().map(Lane::actions).sum()];
+            let seeds = vec![None; lanes.len()];
             let group = LaneGroup { lanes, actions, seeds, task: Task::Reset, result: Ok(()) };
             groups.push(Some(Box::new(group)));
         }
@@ -200,7 +202,7 @@ impl VectorEnvironment {
         self.all(Task::Reset)
     }
 
-    /// A step of each.
+    /// A step of each, with the actions of one behind those of the other.
     ///
     /// # Errors
     /// As [`Environment::step`].
@@ -247,7 +249,9 @@ mod tests {
             traces: vec!["umts-driving".parse().unwrap(), "constant:5mbit".parse().unwrap()],
             rtt: Some(RttRange { low: Span::from_millis(20), high: Span::from_millis(100) }),
             random_start: true,
+            learners: 1,
             rules: StepRules::default(),
+            direct: false,
             reward: Convention::Default,
         })
     }
@@ -266,12 +270,12 @@ mod tests {
                 continue;
             }
             let action = ((step + lane) % 5) as f64 / 2.0 - 1.0;
-            let outcome = environment.step(action, &mut observation).unwrap();
-            is_over = outcome.truncated;
+            is_over = environment.step(&[action], &mut observation).unwrap();
+            let (reward, truncated) = (environment.outcomes()[0].reward, is_over);
             if is_over && autoreset == Autoreset::SameStep {
                 environment.reset(None, &mut observation).unwrap();
             }
-            seen.push((observation.clone(), outcome.reward, outcome.truncated));
+            seen.push((observation.clone(), reward, truncated));
         }
         seen
     }
@@ -289,7 +293,8 @@ mod tests {
                     let action = |lane| ((step + lane) % 5) as f64 / 2.0 - 1.0;
                     all.step(&(0..LANES).map(action).collect::<Vec<_>>()).unwrap();
                     for (lane, expected) in all.lanes().zip(&expected) {
-                        let found = (lane.observation.clone(), lane.reward, lane.truncated);
+                        let reward = lane.outcomes[0].reward;
+                        let found = (lane.observation.clone(), reward, lane.truncated);
                         assert_eq!(found, expected[step], "{threads} threads, step {step}");
                     }
                 }

@@ -98,6 +98,17 @@ pub enum Fate {
     Dropped(DropReason),
 }
 
+impl Fate {
+    /// Its name in logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Duplicate => "duplicate",
+            Self::Dropped(reason) => reason.name(),
+        }
+    }
+}
+
 /// The typed record of one packet's way through the path, written when its fate is known. Logs,
 /// measures, captures and plots are all made from these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

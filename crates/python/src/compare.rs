@@ -117,6 +117,7 @@ pub(crate) struct Comparing {
     /// The fields of [`PathText`] as JSON.
     path: String,
     series: bool,
+    logs: bool,
     jobs: Option<u16>,
 }
 
@@ -133,10 +134,11 @@ pub(crate) fn compare(py: Python<'_>, wish: Comparing) -> PyResult<Results> {
         jobs: wish.jobs,
         own: own_names(&wish.cc),
         raised: Raised::default(),
+        logs: wish.logs,
     };
     let (raised, path) = (how.raised.clone(), read_path(&wish.path)?);
     let runs = without_python(py, move || Ok(experiment(wish, &path, &raised)?.plan()?))?;
-    do_runs(py, runs, &how).map(Results::new)
+    do_runs(py, runs, &how)
 }
 
 fn own_names(ccs: &[ControllerWish]) -> HashSet<String> {
@@ -188,6 +190,7 @@ pub(crate) struct Simulating {
     /// Seeds in place of the scenario's.
     seeds: Option<Vec<u64>>,
     series: bool,
+    logs: bool,
     jobs: Option<u16>,
 }
 
@@ -199,6 +202,7 @@ pub(crate) fn simulate(py: Python<'_>, wish: Simulating) -> PyResult<Results> {
         jobs: wish.jobs,
         own: wish.own.iter().map(|(_, name, _)| name.clone()).collect(),
         raised: Raised::default(),
+        logs: wish.logs,
     };
     let raised = how.raised.clone();
     let runs = without_python(py, move || {
@@ -218,5 +222,5 @@ pub(crate) fn simulate(py: Python<'_>, wish: Simulating) -> PyResult<Results> {
         let seeds = wish.seeds.unwrap_or_else(|| vec![scenario.seed]);
         Ok(Batch::of_scenario(scenario, &trace, seeds.into_iter())?.runs)
     })?;
-    do_runs(py, runs, &how).map(Results::new)
+    do_runs(py, runs, &how)
 }

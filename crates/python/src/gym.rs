@@ -6,8 +6,8 @@ use cellpace_base::parse_span;
 use cellpace_cc::policy::PolicyModel;
 use cellpace_lab::{FieldError, Scenario, read_controller, threads, trace_files};
 use cellpace_learn::{
-    ActionSpace, Autoreset, Convention, EnvironmentSpec, Lane, Observation, RttRange, StepRules,
-    VectorEnvironment,
+    ActionSpace, Autoreset, Convention, EnvironmentSpec, Lane, Observation, RttRange, StepOutcome,
+    StepRules, VectorEnvironment,
 };
 use cellpace_sim::FlowSpec;
 use pyo3::buffer::PyBuffer;
@@ -17,8 +17,8 @@ use crate::compare::{TraceWish, named_traces, read_path};
 use crate::error::{Failure, refused, without_python};
 
 /// What a step gave, one array for each: reward, whether the episode is over, and what only the
-/// link knows or a reward of one's own takes.
-const FIGURES: usize = 8;
+/// link knows or observations and rewards of one's own take.
+const FIGURES: usize = 16;
 
 /// What one environment, or many of the same kind, are made of. Quantities are in their written
 /// forms.
@@ -34,6 +34,7 @@ pub(crate) struct Learning {
     /// Controllers of the flows that compete.
     competing: Vec<String>,
     random_start: bool,
+    learners: usize,
     step: String,
     decision_delay: String,
     observation: String,
@@ -54,8 +55,15 @@ impl Learning {
             decision_delay: FieldError::of("decision_delay", parse_span(&self.decision_delay))?,
             observation,
             history: self.history.unwrap_or(default_history),
-            action: convention("action", &self.action)?,
+            action: match self.direct() {
+                true => Convention::Default,
+                false => convention("action", &self.action).map_err(or_direct)?,
+            },
         })
+    }
+
+    fn direct(&self) -> bool {
+        self.action == "direct"
     }
 
     fn spec(&self, path: &cellpace_lab::PathText) -> Result<EnvironmentSpec, FieldError> {
@@ -79,10 +87,16 @@ impl Learning {
             traces: traces.into_iter().map(|trace| trace.starting_at(from).spec).collect(),
             rtt,
             random_start: self.random_start,
+            learners: self.learners,
             rules: self.rules()?,
+            direct: self.direct(),
             reward: convention("reward", &self.reward)?,
         })
     }
+}
+
+fn or_direct(error: FieldError) -> FieldError {
+    FieldError { why: format!("{}, direct", error.why), ..error }
 }
 
 fn convention(field: &'static str, name: &str) -> Result<Convention, FieldError> {
@@ -181,14 +195,14 @@ impl Environments {
 /// What all environments gave.
 struct VectorOutputs {
     observations: Vec<f32>,
-    /// One environment after the other for each figure.
+    /// One learner after the other for each figure.
     figures: Vec<f64>,
 }
 
 impl VectorOutputs {
     fn of(all: &VectorEnvironment) -> Self {
         let observations = all.lanes().flat_map(|lane| &lane.observation).copied().collect();
-        let rows: Vec<[f64; FIGURES]> = all.lanes().map(figures_of).collect();
+        let rows: Vec<[f64; FIGURES]> = all.lanes().flat_map(figures_of).collect();
         let figures =
             (0..FIGURES).flat_map(|figure| rows.iter().map(move |row| row[figure])).collect();
         Self { observations, figures }
@@ -206,18 +220,29 @@ impl VectorOutputs {
     }
 }
 
-fn figures_of(lane: &Lane) -> [f64; FIGURES] {
-    let (truth, record) = (lane.truth, &lane.record);
-    [
-        lane.reward,
-        f64::from(u8::from(lane.truncated)),
-        truth.capacity * 8e-6,
-        truth.queue_delay * 1e3,
-        truth.queue_delay_max * 1e3,
-        record.throughput() * 8e-6,
-        record.mean_rtt() * 1e3,
-        record.loss_ratio(),
-    ]
+fn figures_of(lane: &Lane) -> impl Iterator<Item = [f64; FIGURES]> {
+    let truncated = f64::from(u8::from(lane.truncated));
+    lane.outcomes.iter().map(move |StepOutcome { reward, record, truth }| {
+        let mss = record.mss.max(1) as f64;
+        [
+            *reward,
+            truncated,
+            truth.capacity * 8e-6,
+            truth.queue_delay * 1e3,
+            truth.queue_delay_max * 1e3,
+            record.throughput() * 8e-6,
+            record.mean_rtt() * 1e3,
+            record.loss_ratio(),
+            record.send_rate() * 8e-6,
+            record.rtt_min * 1e3,
+            record.rtt_max * 1e3,
+            record.srtt * 1e3,
+            record.min_rtt * 1e3,
+            record.window as f64 / mss,
+            record.in_flight as f64 / mss,
+            record.rate * 8e-6,
+        ]
+    })
 }
 
 /// Refuses a policy that cannot be run.

@@ -9,6 +9,7 @@ mod describe;
 mod error;
 mod events;
 mod gym;
+mod logs;
 mod observe;
 mod own;
 mod report;

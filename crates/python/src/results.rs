@@ -9,17 +9,28 @@ use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 
 use crate::error::refused;
+use crate::logs::RunLog;
 use crate::table::ArrowTable;
 
 /// The result document of runs.
 #[pyclass(frozen, module = "cellpace._native")]
 pub(crate) struct Results {
     comparison: Comparison,
+    /// Of each run, where they were kept.
+    logs: Vec<RunLog>,
 }
 
 impl Results {
-    pub(crate) fn new(comparison: Comparison) -> Self {
-        Self { comparison }
+    pub(crate) fn new(comparison: Comparison, logs: Vec<RunLog>) -> Self {
+        Self { comparison, logs }
+    }
+
+    fn log(&self, run: usize) -> PyResult<&RunLog> {
+        if run >= self.comparison.runs.len() {
+            return Err(PyIndexError::new_err(format!("there is no run {run}")));
+        }
+        let log = self.logs.get(run);
+        log.ok_or_else(|| refused("no packets and events were kept: logs=True"))
     }
 }
 
@@ -28,7 +39,8 @@ impl Results {
     /// Results from the document that [`Results::to_json`] writes.
     #[staticmethod]
     fn from_json(text: &str) -> PyResult<Self> {
-        serde_json::from_str(text).map(Self::new).map_err(refused)
+        let read = serde_json::from_str(text);
+        read.map(|comparison| Self::new(comparison, Vec::new())).map_err(refused)
     }
 
     /// One row for each run.
@@ -52,6 +64,16 @@ impl Results {
         let found = found.ok_or_else(|| PyIndexError::new_err(format!("there is no run {run}")))?;
         let series = found.series.as_ref();
         series_table(series.ok_or_else(|| refused("no figures over time were kept: series=True"))?)
+    }
+
+    /// What became of every packet of one run.
+    fn packets(&self, run: usize) -> PyResult<ArrowTable> {
+        self.log(run)?.packets_table()
+    }
+
+    /// What the controllers of one run decided.
+    fn events(&self, run: usize) -> PyResult<ArrowTable> {
+        self.log(run)?.events_table()
     }
 
     /// Number of runs.

@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use cellpace_base::Span;
 use cellpace_lab::{Batch, LabError, PlannedRun, RunResult, WorkSink, threads};
 use cellpace_report::{Comparison, Run};
-use cellpace_sim::Simulation;
+use cellpace_sim::{Observer, Simulation};
 use pyo3::prelude::*;
 
 use crate::error::{Failure, InternalError, panic_text, refused, without_python};
+use crate::logs::RunLog;
 use crate::own::Raised;
+use crate::results::Results;
 
 /// Virtual time between two looks at signals and exceptions.
 const SLICE: Span = Span::from_millis(100);
@@ -27,14 +29,26 @@ pub(crate) struct HowToRun {
     pub(crate) own: HashSet<String>,
     /// What these raise.
     pub(crate) raised: Raised,
+    /// Whether to keep packets and events. The runs then take turns.
+    pub(crate) logs: bool,
 }
 
 /// Does all runs; results are in their order.
-pub(crate) fn do_runs(
-    py: Python<'_>,
-    runs: Vec<PlannedRun>,
-    how: &HowToRun,
-) -> PyResult<Comparison> {
+pub(crate) fn do_runs(py: Python<'_>, runs: Vec<PlannedRun>, how: &HowToRun) -> PyResult<Results> {
+    if !how.logs {
+        return without_logs(py, runs, how).map(|comparison| Results::new(comparison, Vec::new()));
+    }
+    let (mut done, mut logs) = (Vec::new(), Vec::new());
+    for run in &runs {
+        let mut log = RunLog::after(&logs);
+        done.push(with_python(py, run, how, &mut log)?);
+        log.check().map_err(refused)?;
+        logs.push(log);
+    }
+    Ok(Results::new(Comparison::of(done), logs))
+}
+
+fn without_logs(py: Python<'_>, runs: Vec<PlannedRun>, how: &HowToRun) -> PyResult<Comparison> {
     let is_own = |run: &PlannedRun| {
         let mut ccs = run.scenario.flows.iter().filter_map(|flow| flow.cc.as_ref());
         ccs.any(|cc| how.own.contains(&cc.to_string()))
@@ -50,7 +64,7 @@ pub(crate) fn do_runs(
         true => Vec::new().into_iter(),
         false => native(py, built_in, how)?.runs.into_iter(),
     };
-    let mut own = own.iter().map(|(run, _)| with_python(py, run, how));
+    let mut own = own.iter().map(|(run, _)| with_python(py, run, how, &mut ()));
     let in_order = owned.iter().map(|is_own| match is_own {
         true => own.next().transpose(),
         false => Ok(built_in.next()),
@@ -80,7 +94,12 @@ fn native(py: Python<'_>, runs: Vec<PlannedRun>, how: &HowToRun) -> PyResult<Com
 }
 
 /// Simulates a run whose controllers call Python, in slices. An exception ends it.
-fn with_python(py: Python<'_>, run: &PlannedRun, how: &HowToRun) -> PyResult<Run> {
+fn with_python(
+    py: Python<'_>,
+    run: &PlannedRun,
+    how: &HowToRun,
+    observer: &mut impl Observer,
+) -> PyResult<Run> {
     let failed = |error: &dyn std::fmt::Display| {
         refused(LabError::Failed(format!(
             "{} on {}, seed {}: {error}",
@@ -90,7 +109,8 @@ fn with_python(py: Python<'_>, run: &PlannedRun, how: &HowToRun) -> PyResult<Run
     let simulated = catch_unwind(AssertUnwindSafe(|| -> PyResult<Run> {
         let mut simulation = Simulation::new(&run.seeded()).map_err(|error| failed(&error))?;
         while !simulation.is_over() {
-            let advanced = simulation.advance(simulation.now() + SLICE);
+            let until = simulation.now() + SLICE;
+            let advanced = simulation.advance_observed(until, observer);
             if let Some(error) = how.raised.take() {
                 return Err(error);
             }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::ffi::FFI_ArrowSchema;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchIterator};
+use arrow_array::types::Int8Type;
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchIterator, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use cellpace_report::Aside;
 use parquet::arrow::ArrowWriter;
@@ -88,6 +89,10 @@ impl ArrowTable {
         let column = column.ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
         if let Some(texts) = column.as_string_opt::<i32>() {
             return texts.iter().collect::<Vec<_>>().into_pyobject(py);
+        }
+        if let Some(names) = column.as_dictionary_opt::<Int8Type>() {
+            let texts = names.downcast_dict::<StringArray>().expect("dictionaries are of texts");
+            return texts.into_iter().collect::<Vec<_>>().into_pyobject(py);
         }
         let (kind, width) = match column.data_type() {
             DataType::Float64 => ("<f8", 8),

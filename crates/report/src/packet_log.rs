@@ -7,7 +7,7 @@ use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
 use arrow_array::{UInt32Array, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use cellpace_path::{Fate, PacketRecord};
+use cellpace_path::PacketRecord;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -75,7 +75,7 @@ impl PacketLog {
     /// Adds what became of a packet of run number `run` under the controller text `cc`.
     pub fn push(&mut self, run: u32, cc: &str, record: &PacketRecord) -> Result<(), ReportError> {
         let cc = self.controllers.key(cc);
-        let fate = self.fates.key(fate_name(record.fate));
+        let fate = self.fates.key(record.fate.name());
         self.rows.push(run, cc, fate, record);
         if self.rows.run.len() < ROW_GROUP {
             return Ok(());
@@ -160,14 +160,6 @@ impl Names {
     }
 }
 
-fn fate_name(fate: Fate) -> &'static str {
-    match fate {
-        Fate::Delivered => "delivered",
-        Fate::Duplicate => "duplicate",
-        Fate::Dropped(reason) => reason.name(),
-    }
-}
-
 fn properties() -> WriterProperties {
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -209,7 +201,7 @@ mod tests {
     use arrow_array::cast::AsArray;
     use arrow_array::types::{UInt32Type, UInt64Type};
     use cellpace_base::Time;
-    use cellpace_path::{DropReason, Packet};
+    use cellpace_path::{DropReason, Fate, Packet};
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
     fn record(id: u64) -> PacketRecord {

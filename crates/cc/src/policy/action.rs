@@ -90,6 +90,22 @@ impl ActionSpace {
     }
 }
 
+/// What takes effect at the beginning of a step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Action {
+    /// An action by the convention.
+    Convention(f64),
+    /// Window and rate as they are given, bounded as those of conventions.
+    Direct {
+        /// In packets.
+        window: f64,
+        /// In bytes per second; nothing is paced at 0.
+        rate: f64,
+    },
+    /// All stays as it is.
+    Keep,
+}
+
 /// Window and rate as the actions so far have set them. In packets.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Steering {
@@ -99,15 +115,37 @@ pub(super) struct Steering {
     rate: f64,
     /// Of the window of the controller below.
     factor: f64,
+    /// Whether window and rate were set directly.
+    is_direct: bool,
 }
 
 impl Steering {
     pub(super) fn new(convention: Convention, mss: u64) -> Self {
         let mss = mss.max(1) as f64;
-        Self { convention, mss, window: INITIAL_WINDOW, rate: INITIAL_RATE, factor: 1.0 }
+        let (window, rate) = (INITIAL_WINDOW, INITIAL_RATE);
+        Self { convention, mss, window, rate, factor: 1.0, is_direct: false }
     }
 
-    pub(super) fn apply(&mut self, action: f64) {
+    pub(super) fn apply(&mut self, action: Action) {
+        match action {
+            Action::Convention(action) => self.follow(action),
+            Action::Direct { window, rate } => self.set(window, rate),
+            Action::Keep => {}
+        }
+    }
+
+    /// What is no number leaves all as it is.
+    fn set(&mut self, window: f64, rate: f64) {
+        if window.is_nan() || rate.is_nan() {
+            return;
+        }
+        self.is_direct = true;
+        self.window = window.clamp(MIN_WINDOW, MAX_WINDOW);
+        let packets = rate / self.mss;
+        self.rate = if rate > 0.0 { packets.clamp(MIN_RATE, MAX_RATE) } else { 0.0 };
+    }
+
+    fn follow(&mut self, action: f64) {
         let action = ActionSpace::of(self.convention).clip(action);
         match self.convention {
             Convention::Default => self.scale_window(pow(2.0, action), 0.0),
@@ -134,6 +172,7 @@ impl Steering {
     /// The window in bytes, with that of the controller below where there is one.
     pub(super) fn window(&self, below: Option<u64>) -> u64 {
         let packets = match (self.convention, below) {
+            _ if self.is_direct => self.window,
             (Convention::Aurora, _) => MAX_WINDOW,
             (_, Some(below)) => self.factor * below as f64 / self.mss,
             (_, None) => self.window,
@@ -142,15 +181,15 @@ impl Steering {
     }
 
     pub(super) fn pacing(&self) -> Option<Pacing> {
-        (self.convention == Convention::Aurora).then(|| Pacing {
-            rate: Rate::from_bytes_per_sec(self.rate()),
-            burst: 2 * self.mss as u64,
-        })
+        let rate = self.rate();
+        let burst = 2 * self.mss as u64;
+        (rate > 0.0).then(|| Pacing { rate: Rate::from_bytes_per_sec(rate), burst })
     }
 
     /// The pacing rate in bytes per s, 0 where nothing is paced.
     pub(super) fn rate(&self) -> f64 {
-        if self.convention == Convention::Aurora { self.rate * self.mss } else { 0.0 }
+        let is_paced = self.is_direct || self.convention == Convention::Aurora;
+        if is_paced { self.rate * self.mss } else { 0.0 }
     }
 }
 
@@ -158,9 +197,27 @@ impl Steering {
 mod tests {
     use super::*;
 
+    #[test]
+    fn window_and_rate_may_be_set_whatever_the_convention() {
+        for convention in Convention::ALL {
+            let mut steering = Steering::new(convention, 1500);
+            let before = steering.rate();
+            steering.apply(Action::Keep);
+            assert_eq!(steering.rate(), before);
+            steering.apply(Action::Direct { window: 20.0, rate: 150_000.0 });
+            assert_eq!((steering.window(Some(9000)), steering.rate()), (30_000, 150_000.0));
+            steering.apply(Action::Direct { window: 1.0, rate: 1e9 });
+            assert_eq!((steering.window(None), steering.rate()), (3000, 150e6), "bounded");
+            steering.apply(Action::Direct { window: f64::INFINITY, rate: 0.0 });
+            assert_eq!((steering.window(None), steering.pacing()), (15_000_000, None));
+            steering.apply(Action::Direct { window: f64::NAN, rate: 5.0 });
+            assert_eq!((steering.window(None), steering.pacing()), (15_000_000, None));
+        }
+    }
+
     fn after(convention: Convention, actions: &[f64]) -> Steering {
         let mut steering = Steering::new(convention, 1500);
-        actions.iter().for_each(|action| steering.apply(*action));
+        actions.iter().for_each(|action| steering.apply(Action::Convention(*action)));
         steering
     }
 

@@ -12,7 +12,7 @@ mod record;
 mod signals;
 mod stepped;
 
-pub use action::ActionSpace;
+pub use action::{Action, ActionSpace};
 pub use convention::Convention;
 pub use model::PolicyModel;
 pub use observation::{

@@ -7,7 +7,8 @@ use cellpace_base::{Time, parse_span};
 use serde::Deserialize;
 
 use super::{
-    ActionSpace, Convention, Observation, StepPolicy, StepRecord, StepRules, SteppedController,
+    Action, ActionSpace, Convention, Observation, StepPolicy, StepRecord, StepRules,
+    SteppedController,
 };
 use crate::{Controller, Setup};
 
@@ -155,8 +156,8 @@ impl StepPolicy for Deciding {
         self.action = self.model.action(observation, &mut self.scratch);
     }
 
-    fn action(&mut self) -> f64 {
-        self.action
+    fn action(&mut self) -> Action {
+        Action::Convention(self.action)
     }
 }
 

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use cellpace_base::{ParamSet, QuantityError, Span, Time, parse_number, parse_span};
 
-use super::action::Steering;
+use super::action::{Action, Steering};
 use super::record::StepMeter;
 use super::{Convention, Observation, StepRecord};
 use crate::window::cubic::CubicParams;
@@ -110,7 +110,7 @@ pub trait StepPolicy: Send {
     fn on_step(&mut self, record: &StepRecord, observation: &[f32], next_end: Time);
 
     /// The action that takes effect now.
-    fn action(&mut self) -> f64;
+    fn action(&mut self) -> Action;
 }
 
 /// A controller whose window or rate a [`StepPolicy`] sets once per step.
@@ -145,13 +145,27 @@ impl<P: StepPolicy> SteppedController<P> {
         }
     }
 
+    /// The same with steps of a fixed length that end at multiples of it, whenever the flow begins: those of several
+    /// flows end together. Steps that follow the RTT stay as they are.
+    pub fn in_time(mut self) -> Self {
+        if let StepLength::Fixed(step) = self.rules.step {
+            let begun = self.step_end - step;
+            let passed = begun.as_nanos() / step.as_nanos();
+            self.step_end = Time::from_nanos((passed + 1) * step.as_nanos());
+        }
+        self
+    }
+
     fn window(&self) -> u64 {
         self.steering.window(self.below.as_ref().map(|below| below.cwnd()))
     }
 
     fn apply(&mut self) {
-        self.last_action = self.policy.action();
-        self.steering.apply(self.last_action);
+        let action = self.policy.action();
+        if let Action::Convention(action) = action {
+            self.last_action = action;
+        }
+        self.steering.apply(action);
         self.apply_at = None;
     }
 
@@ -288,8 +302,8 @@ mod tests {
             self.records.push(*record);
         }
 
-        fn action(&mut self) -> f64 {
-            self.action
+        fn action(&mut self) -> Action {
+            Action::Convention(self.action)
         }
     }
 
@@ -386,6 +400,20 @@ mod tests {
         controller.on_deadline(ms(100.0));
         controller.on_deadline(controller.next_deadline().unwrap());
         assert_eq!(controller.next_deadline(), Some(ms(125.0)));
+    }
+
+    #[test]
+    fn steps_in_time_end_at_multiples_of_their_length() {
+        for (start, end) in [(0.0, 20.0), (13.0, 20.0), (20.0, 40.0), (45.5, 60.0)] {
+            let setup = Setup { mss: 1500, start: ms(start), random: Random::seeded(1, 0) };
+            let policy = Constant::default();
+            let mut controller =
+                SteppedController::new(StepRules::default(), policy, setup).in_time();
+            assert_eq!(controller.next_deadline(), Some(ms(end)), "from {start}");
+            controller.on_deadline(ms(end));
+            controller.on_deadline(ms(end + 0.001));
+            assert_eq!(controller.next_deadline(), Some(ms(end + 20.0)), "from {start}");
+        }
     }
 
     #[test]
