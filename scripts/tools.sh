@@ -136,7 +136,7 @@ servers() {
         made=$policy
         trap 'rm -f /usr/sbin/policy-rc.d; exit 130' INT TERM
     fi
-    packages nginx libnginx-mod-rtmp lighttpd mini-httpd vsftpd openssh-server openssh-client \
+    packages nginx libnginx-mod-rtmp lighttpd mini-httpd vsftpd openssh-server openssh-client openvpn \
         iperf3 ffmpeg curl openssl python3 iproute2 && installed=0 || installed=1
     [ -z "$made" ] || rm "$made"
     trap - INT TERM

@@ -738,6 +738,56 @@ fn ffmpeg(site: &Site, args: &str) {
     assert!(ffmpeg.status().unwrap().success());
 }
 
+// Tunnels.
+
+/// OpenVPN over TCP: the connections inside have their controller, and the tunnel's own stays as it is.
+#[test]
+#[ignore = "slow: 10 s"]
+fn downloads_through_openvpn_over_tcp() {
+    const SIZE: usize = 5_000_000;
+    if !possible(&["openvpn", "curl", PYTHON, "unshare", "ip"]) || !is_root() {
+        return;
+    }
+    let site = Site::new("OpenVPN", Load { alone: &[SIZE], ..QUICK });
+    // Without keys: what is asked is whether the packets of a tunnel get along with a controller above TCP.
+    let openvpn = "openvpn --dev tun --disable-dco --auth none --cipher none";
+    let server = format!(
+        "{PYTHON} -m http.server -d {{dir}}/www {{port}} & {openvpn} --proto tcp-server --lport 1194 \
+         --ifconfig 10.9.0.1 10.9.0.2; wait"
+    );
+    let site = site.with(
+        &server,
+        "curl -sS -f --retry 40 --retry-all-errors --retry-delay 1 \
+                                   -o $TO http://10.9.0.1:{port}/$FILE",
+    );
+    let script = format!(
+        "fetch() {{ {}\n}}\n{}{openvpn} --proto tcp-client --remote $CELLPACE_HOST 1194 --nobind \
+         --ifconfig 10.9.0.2 10.9.0.1 >near.log 2>&1 & tunnel=$!\n\
+         FILE={SIZE}; TO=got/$FILE; fetch; code=$?; kill $tunnel; exit $code",
+        site.fetch,
+        wait_for(site.port)
+    );
+    let far = site.far();
+    let link = format!("link --quiet --json link.json {LINK} --far");
+    let args = link.split(' ').chain([far.as_str(), "--", "sh", "-c", &script]);
+    let _turn = turn();
+    let started = Instant::now();
+    // The far side has a namespace of its own, too, in which the tunnel's device goes with the test.
+    let mut isolated = Command::new("unshare");
+    isolated
+        .args(["--net", "sh", "-c", "ip link set lo up; exec \"$@\"", "sh", CELLPACE])
+        .args(args);
+    isolated.current_dir(site.folder.path(""));
+    let output = isolated.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{}", site.log());
+    site.arrived(&SIZE.to_string(), SIZE);
+    assert!(site.largest_flow() >= SIZE as f64, "not taken over: {:?}", site.flows());
+    let json: Value = serde_json::from_slice(&site.folder.read("link.json")).unwrap();
+    let p95 = site.queue("through the tunnel", &json, 0, started);
+    assert!(p95 < QUICK.bound, "{p95} ms");
+}
+
 // Many connections.
 
 const MANY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/real/many.py");
