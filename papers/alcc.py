@@ -492,6 +492,14 @@ def mdi1000(c: Claim) -> None:
         "levels", beside=True, block="CELL", trace="hspa", cc="mdi:model=trained-levels,users=1", seeds=[1, 2, 3, 4, 5]
     )
     built_in = c.run("built_in", beside=True, block="CELL", trace="hspa", cc="mdi", seeds=[1, 2, 3, 4, 5])
+    published = c.run(
+        "published",
+        beside=True,
+        block="CELL",
+        trace="hspa",
+        cc=["mdi:model=mdi/transMatrix_verus", "mdi:model=mdi/transMatrix_verus,sampler=closest,empty=paper,loss=ignore"],
+        seeds=[1, 2, 3, 4, 5],
+    )
     relative.core(
         "at least 0.8 of the throughput of Verus with R = 2 on every trace",
         lambda run: (
@@ -554,6 +562,20 @@ def mdi1000(c: Claim) -> None:
         "the built-in table: at most 1.5 times the mean delay on every trace",
         lambda run: (
             run["queue_delay_ms.mean"].mean("seed", "cc", "start")
+            / teacher["queue_delay_ms.mean"].mean("seed", "cc", "start")
+            <= 1.5
+        ).all(),
+    )
+    published.core(
+        "the authors' own table: at least 0.8 of the throughput on every trace",
+        lambda run: (
+            run["throughput_mbps"].mean("seed", "start") / teacher["throughput_mbps"].mean("seed", "cc", "start") >= 0.8
+        ).all(),
+    )
+    published.full(
+        "the authors' own table: at most 1.5 times the mean delay on every trace",
+        lambda run: (
+            run["queue_delay_ms.mean"].mean("seed", "start")
             / teacher["queue_delay_ms.mean"].mean("seed", "cc", "start")
             <= 1.5
         ).all(),

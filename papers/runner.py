@@ -260,6 +260,9 @@ class _Plan:
                 continue
             try:
                 cells[name] = self._cells_of(claim, variant.asked(run.asked), lambda text: variant.text(form(text)))
+            except NeedsTraces:
+                if not run.beside:
+                    raise
             except (WrongClaim, cp.CellpaceError) as error:
                 raise WrongClaim(f"run {name}: {error}") from None
         return cells

@@ -69,7 +69,7 @@ class Trainer:
         # A name may be the beginning of another.
         for name, asked in sorted(named_in(text, own).items(), key=lambda item: -len(item[0])):
             text = text.replace(f"model={name}", f"model={self.table(asked)}")
-        return text
+        return re.sub(r"model=(mdi/[^,\"'\n ]*)", lambda found: f"model={self._traces.matrix(found[1])}", text)
 
     def table(self, asked: dict[str, Any]) -> Path:
         """Returns the file of a training's table."""

@@ -70,6 +70,16 @@ class Traces:
                 text = text.replace(f"{quote}{name}{quote}", f"{quote}{self.written(name)}{quote}")
         return text
 
+    def matrix(self, name: str) -> Path:
+        """Returns the file of a matrix that its authors published, as a table that controllers read."""
+        if self.folder is None:
+            raise NeedsTraces(name)
+        file = self._recorded(f"{name}.csv")
+        made = self._made / f"{self._digest(str(file))}.mdi"
+        if not made.exists():
+            cp.MarkovTable.load(file).save(made)
+        return made
+
     def digest(self, text: str) -> str:
         """Returns a short name of the contents of the files that a scenario names."""
         files = [name for name in quoted(text) if name.startswith("/") and name.endswith((".down", ".up"))]
@@ -89,7 +99,7 @@ class Traces:
 
     def _recorded(self, name: str) -> Path:
         assert self.folder is not None, "without a folder there are stand-ins"
-        file = self.folder / (name if name.endswith(".up") else f"{name}.down")
+        file = self.folder / (name if name.endswith((".up", ".csv")) else f"{name}.down")
         if not file.is_file():
             raise NeedsTraces(f"there is no {file}")
         return file.resolve()

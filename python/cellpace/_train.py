@@ -111,8 +111,12 @@ class MarkovTable:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> MarkovTable:
-        """Reads the file that ``train`` or ``cellpace mdi train`` wrote."""
+        """Reads the file that ``train`` or ``cellpace mdi train`` wrote, or a matrix in the layout of 2021 (``.csv``)."""
         return cls(_native.MarkovTable.load(fspath(path)), Path(path).stat().st_size)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes it as ``mdi:model=FILE`` reads it."""
+        self._native.save(fspath(path))
 
     @property
     def memory_bytes(self) -> int:

@@ -139,6 +139,28 @@ def test_tables_are_trained_and_run() -> None:
     assert claim.runs["alone"]["throughput_mbps"].rows[0].value == pytest.approx(6e6, rel=0.2)
 
 
+def test_published_matrices_are_run_where_they_are(tmp_path: Path) -> None:
+    claim = made(trace="constant:12mbit", cc="fixed:cwnd=20pkts", rtt="40ms", duration="5s")
+    table = "mdi:model=mdi/transMatrix"
+    claim.run("published", beside=True, trace="constant:12mbit", cc=table, rtt="40ms", duration="5s")
+    for options in (QUICK, runner.Options("quick", tmp_path)):
+        (outcome,) = runner.run([claim], options)
+        assert outcome.unrun is None
+        with pytest.raises(WrongClaim):
+            claim.runs["published"]["throughput_mbps"]
+    alone = made(trace="constant:12mbit", cc=table)
+    assert runner.run([alone], QUICK)[0].unrun == "needs traces"
+    (tmp_path / "mdi").mkdir()
+    # Two changes of delay times two of the window, in the layout of 2021.
+    matrix = "2,0,2,2,2,-1,0,1\n0.5,0.5,0,0\n0,0,0.5,0.5\n0.5,0.5,0,0\n0,0,0.5,0.5\n"
+    (tmp_path / "mdi" / "transMatrix.csv").write_text(matrix)
+    runner.run([claim], runner.Options("quick", tmp_path))
+    assert claim.runs["published"]["throughput_mbps"].rows[0].value > 0
+    (tmp_path / "mdi" / "transMatrix.csv").write_text("no matrix")
+    (refused,) = runner.run([claim], runner.Options("quick", tmp_path))
+    assert refused.has_failed and "transMatrix.csv" in str(refused.unrun)
+
+
 def result(setup: str, level: str, passed: bool, noise: bool = False, decides: bool = False) -> Result:
     run = Run(made(scenario=""), "r", setup, "", decides, setup == "beside", {})
     return Result(Check("", level, run, lambda run: run["jain"]), passed, noise, "", "", "")

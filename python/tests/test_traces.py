@@ -102,6 +102,8 @@ def test_teachers_are_watched_once_for_several_tables(tmp_path: Path) -> None:
     cells = table.cells()
     assert cells["count"].sum() == learnt["transitions"] and cells["to_delay"].max() < len(table.delays)
     assert table.file_bytes == learnt["bytes"] and table.memory_bytes > 0 and len(table.pictures()) == 2
+    table.save(tmp_path / "same.mdi")
+    assert (tmp_path / "same.mdi").read_bytes() == (tmp_path / "two.mdi").read_bytes()
     (tmp_path / "no.mdi").write_bytes(b"no table")
     with pytest.raises(cp.CellpaceError, match="no.mdi"):
         cp.MarkovTable.load(tmp_path / "no.mdi")

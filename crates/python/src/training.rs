@@ -182,11 +182,21 @@ impl MarkovTable {
         without_python(py, move || {
             let refused = |why: &dyn Display| Failure::Refused(why.to_string());
             let bytes = trace_files().bytes(&path, MAX_FILE_BYTES);
-            let model = Model::from_bytes(&bytes.map_err(|error| refused(&error))?);
-            let model = model.map_err(|error| refused(&format_args!("{path}: {error}")))?;
+            let bytes = bytes.map_err(|error| refused(&error))?;
+            let wrong = |why: &dyn Display| refused(&format_args!("{path}: {why}"));
+            let model = match Path::new(&path).extension().is_some_and(|ending| ending == "csv") {
+                true => Model::from_matrix_csv(&bytes).map_err(|error| wrong(&error))?,
+                false => Model::from_bytes(&bytes).map_err(|error| wrong(&error))?,
+            };
             let counts = model.combined();
             Ok(Self { model, counts })
         })
+    }
+
+    /// Writes it to a file.
+    fn save(&self, output: String) -> PyResult<()> {
+        let written = write_atomically(Path::new(&output), &self.model.to_bytes());
+        written.map_err(|error| CellpaceError::new_err(error.to_string()))
     }
 
     /// The delays that it distinguishes, in the measure of its states.
