@@ -891,6 +891,22 @@ transfer = { size = "20MB", every = "30s", handshake = true }
 """,
     )
     loaded = c.run("loaded", beside=True, **downloads.asked)
+    idle = c.run(
+        "idle",
+        beside=True,
+        trace="radio:highway-700",
+        seeds=[1, 2, 3, 4, 5],
+        scenario="""trace = "{trace}"
+rtt = "50ms"
+queue = "droptail:2MB"
+rrc = "lte"
+duration = "1800s"
+skip = "0s"
+[[flow]]
+cc = "cubic:linux48"
+transfer = { size = "20MB", every = "30s", handshake = true }
+""",
+    )
     pings.core(
         "80 % of the pings take 40 to 100 ms",
         lambda run: ((run["ping.rtt_ms"] >= 40 * ms) & (run["ping.rtt_ms"] <= 100 * ms)).share() >= 0.8,
@@ -913,6 +929,13 @@ transfer = { size = "20MB", every = "30s", handshake = true }
     loaded.core(
         "so do 80 % of the pings beside downloads",
         lambda run: ((run["ping.rtt_ms"] >= 40 * ms) & (run["ping.rtt_ms"] <= 100 * ms)).share() >= 0.8,
+    )
+    idle.core(
+        "so do 80 % of the handshakes of a phone that no ping keeps awake",
+        lambda run: (
+            (run["transfer.handshake_rtt_ms"] >= 40 * ms) & (run["transfer.handshake_rtt_ms"] <= 100 * ms)
+        ).share()
+        >= 0.8,
     )
     pings.chart("cdf", lambda run: run["ping.rtt_ms"], caption="RTT of pings every second without a download.")
     downloads.chart(

@@ -29,6 +29,7 @@ def compare(
     from_: Quantity = "0s",
     impair: str | Iterable[str] = (),
     jitter: str = "none",
+    rrc: str = "none",
     send_jitter: str = "100%",
     handover: str | Iterable[str] = (),
     acks: str = "every",
@@ -60,6 +61,7 @@ def compare(
     from_: where in the traces the runs begin.
     impair: packets out of order, twice, damaged, e.g. ``"reorder=1%/5ms"``.
     jitter: jitter of the radio link, e.g. ``"harq:bler=10%,rtt=8ms"``.
+    rrc: idle and promotion of the radio link, ``"lte"``, ``"umts"`` or e.g. ``"idle=5s,promotion=300ms"``.
     send_jitter: random delay before each packet where ``flows`` share the link, in shares of a packet's
         time at its mean rate; ``"0%"``: none.
     handover: handovers, e.g. ``"30s/200ms/80ms/lost"``.
@@ -94,6 +96,7 @@ def compare(
         "from": written("from_", from_),
         "impair": several("impair", impair),
         "jitter": written("jitter", jitter),
+        "rrc": written("rrc", rrc),
         "send_jitter": written("send_jitter", send_jitter),
         "handover": several("handover", handover),
         "acks": written("acks", acks),

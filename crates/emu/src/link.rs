@@ -180,7 +180,9 @@ impl EmulatedLink {
         let LinkEnds { far: far_end, inside: inside_end, inside_namespace, rootless, .. } = ends;
         let listeners = control.into_iter().chain(ends.control).collect();
         let DuplexSpec { down, up } = &spec.link;
-        let paths = [down.build(spec.seed)?, up.build_reverse(spec.seed)?];
+        let (down, mut up) = (down.build(spec.seed)?, up.build_reverse(spec.seed)?);
+        up.share_radio(&down);
+        let paths = [down, up];
         let (far_tun, mut far_devices) = far_end.split();
         let (inside_tun, mut inside_devices) = inside_end.split();
         let names = [far_tun.name().to_owned(), inside_tun.name().to_owned()];

@@ -390,6 +390,7 @@ mod tests {
                 handovers: vec!["100ms/50ms/lost".parse().unwrap()],
                 impair: impair.parse().unwrap(),
                 jitter: "harq:bler=20%,rtt=8ms".parse().unwrap(),
+                rrc: "idle=5ms,promotion=9ms".parse().unwrap(),
                 send_jitter: vec![Span::from_millis(2)],
             };
             let mut path = spec.build(seed).unwrap();

@@ -11,6 +11,7 @@ use crate::impair::Impairments;
 use crate::jitter::Jitter;
 use crate::link::{PathEnd, SharedLink};
 use crate::queue::Bottleneck;
+use crate::rrc::Rrc;
 use crate::send_jitter::SendJitter;
 use crate::{
     Delay, DelaySpec, DropReason, Fate, Handover, Link, LossModel, Packet, PacketRecord, PathSpec,
@@ -54,13 +55,14 @@ impl PathSpec {
             held: Vec::new(),
             impair: self.build_impairments(seed),
             jitter: self.jitter.build(Random::seeded(seed, JITTER_STREAM)),
+            rrc: self.rrc.build(),
             send_jitter: SendJitter::new(&self.send_jitter, seed),
         })
     }
 
     /// What turns the running path of `before` into that of this description, as if this had been
-    /// so from time zero: steps and draws count from there. Both must have the same handovers and
-    /// the same jitter of both kinds.
+    /// so from time zero: steps and draws count from there. Both must have the same handovers, the
+    /// same RRC and the same jitter of both kinds.
     ///
     /// # Errors
     /// When the trace cannot be built, or this has none and `before` has one.
@@ -205,12 +207,13 @@ pub struct Path {
     next_change: Time,
     /// When anything happens next, or `Time::MAX`: asked for far more often than it changes.
     next: Time,
-    /// What handovers forward to the new path's queue, and when it is there.
+    /// What handovers forward to the new path's queue or a promotion holds up, and when it is there.
     forwarded: VecDeque<(Time, Packet)>,
     /// Packets that an interruption keeps from leaving a path without a link.
     held: Vec<Packet>,
     impair: Option<Impairments>,
     jitter: Option<Jitter>,
+    rrc: Option<Rrc>,
     send_jitter: Option<SendJitter>,
 }
 
@@ -290,6 +293,11 @@ impl Path {
         self.base_delays.append(&mut from.base_delays);
     }
 
+    /// The other direction of the same radio link: it is idle or awake as a whole.
+    pub fn share_radio(&mut self, other: &Self) {
+        self.rrc.clone_from(&other.rrc);
+    }
+
     /// Ends at a link that several users share, in place of one of its own. Handovers, jitter and
     /// impairments are those of this path.
     pub fn end_at(&mut self, link: Box<dyn SharedLink>) {
@@ -352,16 +360,44 @@ impl Path {
             fates.push(PacketRecord { packet, fate: Fate::Dropped(DropReason::Random) });
             return;
         }
-        let interrupted = self.handovers.front().is_some_and(|handover| handover.at <= at);
+        let ready = self.wake(at);
+        if ready > at {
+            self.hold_until(ready, packet);
+            self.next_change = self.next_change.min(ready);
+            return;
+        }
+        self.enter_link(at, packet, fates);
+    }
+
+    /// Behind all that is there by then.
+    fn hold_until(&mut self, ready: Time, packet: Packet) {
+        let place = self.forwarded.partition_point(|(at, _)| *at <= ready);
+        self.forwarded.insert(place, (ready, packet));
+    }
+
+    /// When a packet that is in front of the link at `now` can enter it.
+    fn wake(&self, now: Time) -> Time {
+        let Some(rrc) = &self.rrc else { return now };
+        if self.link.as_ref().is_some_and(|link| link.packets() > 0) {
+            rrc.keep_awake(now);
+        }
+        rrc.ready_at(now)
+    }
+
+    fn enter_link(&mut self, now: Time, mut packet: Packet, fates: &mut Vec<PacketRecord>) {
+        let interrupted = self.handovers.front().is_some_and(|handover| handover.at <= now);
         match &mut self.link {
-            Some(link) => link.push_at(at, packet, fates),
+            Some(link) => link.push_at(now, packet, fates),
             // Without a link there is no queue that could wait, so the path itself keeps packets.
             None if interrupted => self.held.push(packet),
-            None => fates.push(PacketRecord { packet, fate: Fate::Delivered }),
+            None => {
+                (packet.dequeued_at, packet.departed_at) = (now, now);
+                fates.push(PacketRecord { packet, fate: Fate::Delivered });
+            }
         }
     }
 
-    /// A handover begins or ends at `now`, or forwarded packets arrive.
+    /// A handover begins or ends at `now`, or forwarded packets or those of a promotion arrive.
     fn meet_change(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
         match self.handovers.front() {
             Some(handover) if next_step(handover) > now => self.receive_forwarded(now, fates),
@@ -383,16 +419,17 @@ impl Path {
         let Some(delay) = handover.reorder.take() else { return };
         let at = handover.end() + delay;
         let Some(link) = &mut self.link else { return };
-        self.forwarded.extend(link.take_all(now, fates).into_iter().map(|packet| (at, packet)));
+        for packet in link.take_all(now, fates) {
+            self.hold_until(at, packet);
+        }
     }
 
-    /// Packets that were forwarded are in front of the link at `now`.
+    /// Packets that were forwarded or held up are in front of the link at `now`.
     fn receive_forwarded(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
         self.advance_link(now, fates);
-        let Some(link) = &mut self.link else { return };
         while let Some(&(_, packet)) = self.forwarded.front().filter(|(at, _)| *at <= now) {
-            link.push_at(now, packet, fates);
             self.forwarded.pop_front();
+            self.enter_link(now, packet, fates);
         }
     }
 
@@ -459,8 +496,11 @@ impl Path {
 
     #[inline]
     fn advance_link(&mut self, now: Time, fates: &mut Vec<PacketRecord>) {
-        if let Some(link) = &mut self.link {
-            link.advance(now, fates);
+        let Some(link) = &mut self.link else { return };
+        let from = fates.len();
+        link.advance(now, fates);
+        if let (Some(rrc), Some(last)) = (&self.rrc, fates[from..].last()) {
+            rrc.keep_awake(last.packet.departed_at);
         }
     }
 

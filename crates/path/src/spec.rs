@@ -10,7 +10,8 @@ use cellpace_base::Span;
 use crate::profile;
 use crate::schedule::{Recording, TraceError, TraceFiles};
 use crate::{
-    DelaySpec, FieldError, Handover, ImpairSpec, JitterSpec, LossSpec, QueueSpec, TraceSpec,
+    DelaySpec, FieldError, Handover, ImpairSpec, JitterSpec, LossSpec, QueueSpec, RrcSpec,
+    TraceSpec,
 };
 
 /// Everything that makes one direction of a path.
@@ -35,6 +36,8 @@ pub struct PathSpec {
     pub impair: ImpairSpec,
     /// Jitter behind the link.
     pub jitter: JitterSpec,
+    /// Idle and promotion of the link, which the way back shares ([`Path::share_radio`](crate::Path::share_radio)).
+    pub rrc: RrcSpec,
     /// The longest random delay in front of everything, flow by flow; flows beyond have none. The
     /// simulator sets it for the senders of a scenario.
     pub send_jitter: Vec<Span>,
@@ -67,6 +70,7 @@ impl DuplexSpec {
             ("uplink_queue", up.queue != standard.queue, up.queue.to_string()),
             ("uplink_loss", up.loss != standard.loss, up.loss.to_string()),
             ("jitter", down.jitter != standard.jitter, down.jitter.to_string()),
+            ("rrc", down.rrc != standard.rrc, down.rrc.to_string()),
             ("impair", down.impair != standard.impair, down.impair.to_string()),
             ("uplink_impair", up.impair != standard.impair, up.impair.to_string()),
             ("handover", !handovers.is_empty(), handovers.join(", ")),
@@ -311,6 +315,16 @@ pub const PATH_FIELDS: &[PathField] = &[
                8 ms later, delivery in order)",
         can_change: false,
         ..place!(down.jitter, |text: &str, _| text.parse::<JitterSpec>())
+    },
+    PathField {
+        name: "rrc",
+        value_name: "RRC",
+        default: Some("none"),
+        example: "lte",
+        help: "Idle and promotion of the radio link: lte, umts, or idle=11.6s,promotion=260ms (after \
+               so long without packets the next one waits so long)",
+        can_change: false,
+        ..place!(down.rrc, |text: &str, _| text.parse::<RrcSpec>())
     },
     PathField {
         name: "handover",

@@ -163,6 +163,7 @@ type BuiltPaths = (Vec<Path>, Vec<Path>);
 fn one_link(scenario: &Scenario, delays: &DelaySplit) -> Result<BuiltPaths, SimError> {
     let mut down = last_down(scenario, &forward_spec(scenario, delays))?;
     let mut up = reverse_spec(scenario, delays).build_reverse(scenario.seed)?;
+    up.share_radio(&down);
     if delays.is_behind {
         up.take_base_delay(&mut down);
     }
@@ -200,9 +201,12 @@ fn in_series(
     if chain.proxy.is_none() {
         last.send_jitter = jitter_at(down.len());
     }
-    down.push(last_down(scenario, &last)?);
+    let to = last_down(scenario, &last)?;
     // The same seed as down: both directions draw the same delays at the same times.
-    up.push(reverse_spec(scenario, delays).build_reverse(scenario.seed)?);
+    let mut from = reverse_spec(scenario, delays).build_reverse(scenario.seed)?;
+    from.share_radio(&to);
+    down.push(to);
+    up.push(from);
     Ok((down, up))
 }
 
@@ -220,6 +224,7 @@ fn segment_paths(
         (down.delay, up.delay) = (DelaySpec::default(), segment.link.rtt().clone());
     }
     let (mut down, mut up) = (down.build(seed)?, up.build_reverse(seed)?);
+    up.share_radio(&down);
     if is_in_host {
         up.take_base_delay(&mut down);
     }

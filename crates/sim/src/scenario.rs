@@ -2,7 +2,9 @@
 
 use cellpace_base::{Random, Rate, Span, SpanDistribution, Time};
 use cellpace_cc::{ControllerSpec, RtoRule};
-use cellpace_path::{DuplexSpec, FieldError, Handover, HandoverPlan, SendJitterSpec, TraceSpec};
+use cellpace_path::{
+    DuplexSpec, FieldError, Handover, HandoverPlan, RrcSpec, SendJitterSpec, TraceSpec,
+};
 
 use crate::{
     AckPolicy, Bottleneck, CellSpec, ChainSpec, FlowTraffic, HostBuffers, PingSpec, SimError,
@@ -320,6 +322,11 @@ impl Scenario {
             };
         };
         cell.check()?;
+        if self.link.down.rrc != RrcSpec::default() {
+            return Err("rrc: each user of a cell would have states of its own, which are not \
+                        modelled"
+                .into());
+        }
         let is_of_cell = |who: &str, user: Option<&str>| match user.map(|name| cell.user(name)) {
             None => Err(format!("{who}: needs `user`, one of the cell's")),
             Some(None) => Err(format!("{who}: no user is `{}`", user.unwrap_or_default())),

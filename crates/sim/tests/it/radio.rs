@@ -3,7 +3,7 @@
 use crate::common::Log;
 use cellpace_base::{Span, Time};
 use cellpace_path::schedule::TraceFiles;
-use cellpace_sim::{FlowSpec, FlowTraffic, Scenario, TransferSpec, run, run_observed};
+use cellpace_sim::{FlowSpec, FlowTraffic, PingSpec, Scenario, TransferSpec, run, run_observed};
 
 fn over(trace: &str, cc: &str, seconds: u64) -> Scenario {
     Scenario {
@@ -97,4 +97,35 @@ fn jitter_adds_to_the_delay_and_takes_no_capacity() {
     assert!((late.throughput_mbps / plain.throughput_mbps - 1.0).abs() < 0.01);
     // A window of 60 packets keeps 20 ms in the queue; jitter takes from it what it adds.
     assert!((late.queue_delay_ms.mean - plain.queue_delay_ms.mean).abs() < 1.0);
+}
+
+/// Handshakes of downloads every 15 s, in ms, with or without pings beside them.
+fn handshakes(rrc: &str, pings: Vec<PingSpec>) -> Vec<Option<f64>> {
+    let text = "1MB,every=15s,handshake=true";
+    let mut scenario = over("constant:12mbit", "cubic", 59);
+    let transfers = TransferSpec::parse(text, &mut TraceFiles::none()).unwrap();
+    scenario.flows[0].traffic = FlowTraffic::Transfers(transfers);
+    let scenario = Scenario { pings, ..scenario };
+    let outcome = run(&scenario.with_link(|link| link.down.rrc = rrc.parse().unwrap())).unwrap();
+    outcome.transfers.iter().map(|transfer| transfer.handshake_rtt_ms).collect()
+}
+
+#[test]
+fn the_handshake_of_an_idle_phone_waits_for_one_promotion() {
+    // Each download takes one second, so that the phone is idle 11.6 s later. SYN and SYN-ACK share a promotion.
+    assert_eq!(handshakes("lte", vec![]), [Some(301.0); 4]);
+    // Two seconds outlast the timer of the first SYN: the RTT counts from the second, one second later.
+    assert_eq!(handshakes("umts", vec![]), [1041.0, 41.0, 41.0, 41.0].map(Some));
+    assert_eq!(handshakes("none", vec![]), [Some(41.0); 4]);
+    let pings = vec![PingSpec::default()];
+    assert_eq!(handshakes("lte", pings), [301.0, 41.0, 41.0, 41.0].map(Some));
+}
+
+#[test]
+fn a_cell_has_no_rrc() {
+    let text = "trace = 'lte-driving'\nrrc = 'lte'\n[cell]\n[[user]]\nname = 'a'\n\
+                [[flow]]\ncc = 'cubic'\nuser = 'a'\n";
+    let scenario = Scenario::from_toml("s", text, &mut TraceFiles::none());
+    let error = scenario.and_then(|scenario| scenario.check()).unwrap_err().to_string();
+    assert!(error.contains("rrc: each user of a cell"), "{error}");
 }
