@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use cellpace_base::{Span, Time};
-use cellpace_cc::Event;
+use cellpace_cc::{Event, Permit};
 use cellpace_measure::TransferSummary;
 use cellpace_path::PacketRecord;
-use cellpace_report::{Aside, Comparison, PacketLog, ReportError, Run};
+use cellpace_report::{Aside, Comparison, PacketAck, PacketLog, ReportError, Run};
 use cellpace_sim::{FlowSpec, FlowView, Observer, Outcome, Scenario};
 
 use crate::LabError;
@@ -324,6 +324,20 @@ impl Observer for RunLogger<'_> {
             Ok(()) => self.logs.packets = Some(log),
             Err(error) => self.failed = Some(error),
         }
+    }
+
+    fn on_ack(&mut self, at: Time, flow: FlowView<'_>, packet: u64) {
+        let Some(log) = &mut self.logs.packets else { return };
+        let (controller, in_flight) = (flow.controller(), flow.in_flight());
+        let bounded = |bytes: u64| Some(bytes).filter(|_| bytes != u64::MAX);
+        let permit = match controller.permit() {
+            Permit::Window(window) => {
+                bounded(window).map(|window| window.saturating_sub(in_flight))
+            }
+            Permit::Budget(budget) => bounded(budget),
+        };
+        let ack = PacketAck { at, in_flight, cwnd: bounded(controller.cwnd()), permit };
+        log.ack(flow.flow(), packet, ack);
     }
 
     fn on_event(&mut self, flow: u32, at: Time, event: Event) {

@@ -16,7 +16,7 @@ use crate::joined::{distinct, side_by_side};
 use crate::page::{Look, looks, page_json};
 use crate::section::{Chart, DrawnChart, MadeBy, PageTable, Section};
 use crate::sentence::sentence;
-use crate::sequence::PacketSequence;
+use crate::sequence::{PacketSequence, thin_all};
 use crate::thin::thinned;
 use crate::views::{RUNS, answers, has_front, sections};
 use crate::{Comparison, ReportError, SCHEMA, comparisons, palette};
@@ -29,7 +29,7 @@ const SCRIPTS: [&str; 25] = [
     include_str!("../assets/page/plot.js"),
     include_str!("../assets/page/axes.js"),
     include_str!("../assets/page/dom.js"),
-    include_str!("../assets/page/looks.js"),
+    LOOKS,
     include_str!("../assets/page/save.js"),
     include_str!("../assets/page/card.js"),
     include_str!("../assets/page/chart.js"),
@@ -52,7 +52,9 @@ const SCRIPTS: [&str; 25] = [
     include_str!("../assets/page/comparison.js"),
 ];
 /// Looks of different colours and dashes.
-const MAX_LOOKS: usize = 56;
+pub(crate) const MAX_LOOKS: usize = 56;
+/// Which look a controller has.
+pub(crate) const LOOKS: &str = include_str!("../assets/page/looks.js");
 
 pub(crate) const UPLOT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
 pub(crate) const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
@@ -86,7 +88,7 @@ impl ResultDifference {
         let sections = vec![self.section().clone()];
         let kinds = vec!["difference".to_owned()];
         let (comparison, index, is_fronted) = (None, None, false);
-        Whole { comparison, sections, kinds, is_fronted, index }.html()
+        Whole { comparison, sections, has_runs_of_one: false, kinds, is_fronted, index }.html()
     }
 }
 
@@ -115,21 +117,20 @@ fn whole(documents: &[Document]) -> Result<Whole, ReportError> {
             None => kinds.push((&document.schema, shown.collect())),
         }
     }
+    let has_runs_of_one = compared.len() == 1;
     let comparison = (!compared.is_empty()).then(|| thinned(&comparisons::joined(compared)));
     let answers = comparison.iter().flat_map(answers).collect::<Vec<_>>();
     let sections = kinds.into_iter().flat_map(|(schema, kind)| match schema {
         schema if has_front(schema) => kind.into_iter().map(|(_, section)| section).collect(),
         _ => vec![Section { id: part_id(schema), ..side_by_side(kind) }],
     });
+    let mut sections: Vec<Section> = answers.into_iter().chain(sections).collect();
+    if documents.len() > 1 {
+        thin_all(sections.iter_mut().flat_map(|section| &mut section.sequences));
+    }
     let is_fronted = documents.iter().all(|document| has_front(&document.schema));
     let kinds = documents.iter().map(|document| kind_name(&document.schema)).collect();
-    Ok(Whole {
-        comparison,
-        sections: answers.into_iter().chain(sections).collect(),
-        kinds,
-        is_fronted,
-        index: None,
-    })
+    Ok(Whole { comparison, sections, has_runs_of_one, kinds, is_fronted, index: None })
 }
 
 /// What a result is, in a word or two.
@@ -219,6 +220,8 @@ impl Document {
 struct Whole {
     comparison: Option<Comparison>,
     sections: Vec<Section>,
+    /// The comparison's runs have the numbers of one command's, which its packet log has, too.
+    has_runs_of_one: bool,
     /// What each result is.
     kinds: Vec<String>,
     /// The first section is about the others.
@@ -260,6 +263,9 @@ struct DrawnSection<'a> {
     folds_tables: bool,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     sequences: &'a [PacketSequence],
+    /// The runs of the packets are those of the page's comparison.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    of_runs: bool,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     results: &'a [String],
 }
@@ -272,7 +278,7 @@ struct DrawnMap<'a> {
 }
 
 impl<'a> DrawnSection<'a> {
-    fn of(section: &'a Section, alone: bool) -> Self {
+    fn of(section: &'a Section, alone: bool, has_runs_of_one: bool) -> Self {
         let charts = section.charts.iter().filter(|chart| chart.has_values());
         let map = |(map, note): &'a (Heatmap, String)| DrawnMap { map: map.thinned(), note };
         Self {
@@ -289,6 +295,7 @@ impl<'a> DrawnSection<'a> {
             tables: &section.tables,
             folds_tables: section.folds_tables,
             sequences: &section.sequences,
+            of_runs: has_runs_of_one && section.results.is_empty(),
             results: &section.results,
         }
     }
@@ -381,7 +388,7 @@ impl Whole {
                 .sections
                 .iter()
                 .enumerate()
-                .map(|(at, section)| DrawnSection::of(section, is_alone(at)))
+                .map(|(at, section)| DrawnSection::of(section, is_alone(at), self.has_runs_of_one))
                 .collect(),
             made_by,
         }

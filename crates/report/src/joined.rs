@@ -1,6 +1,6 @@
 //! Results of one kind side by side: one section with the tables and lines of all, each named.
 
-use crate::section::{PageTable, Section};
+use crate::section::{Line, PageTable, Section};
 
 /// More different texts than this are not all shown.
 const MAX_TEXTS: usize = 4;
@@ -12,20 +12,33 @@ pub(crate) fn side_by_side(sections: Vec<(String, Section)>) -> Section {
     let sentences: Vec<String> = sections.iter().filter_map(named_sentence).collect();
     let facts = listed_facts(sections.iter().map(|(_, section)| section.facts.clone()));
     let count = sections.len();
+    let controllers = controllers(&sections, results.len());
     let mut sections = sections.into_iter();
     let Some((first_name, first)) = sections.next() else { return Section::default() };
     if count == 1 {
         return first;
     }
     let place = |name: &str| results.iter().position(|known| known == name).unwrap_or(0);
-    let mut all = named(&first_name, place(&first_name), first);
+    let one_each = controllers.is_some().then_some(count);
+    let mut all = named(&first_name, place(&first_name), one_each, first);
     for (name, section) in sections {
-        all.add(named(&name, place(&name), section));
+        all.add(named(&name, place(&name), one_each, section));
     }
+    // Without one of its own each line has the look of its place.
+    all.controllers = controllers.unwrap_or_default();
     all.title = title(&titles);
     // Tables tell more about many.
     all.sentence = if count > MAX_TEXTS { String::new() } else { sentences.join(" ") };
     Section { facts, results, ..all }
+}
+
+/// The controller of each result, where each is of one and stands once.
+fn controllers(sections: &[(String, Section)], results: usize) -> Option<Vec<String>> {
+    let only = |(_, section): &(String, Section)| {
+        let mut names = distinct(section.controllers.iter().cloned());
+        names.pop().filter(|name| names.is_empty() && !name.is_empty())
+    };
+    sections.iter().map(only).collect::<Option<_>>().filter(|_| results == sections.len())
 }
 
 /// Each text once.
@@ -114,17 +127,26 @@ pub(crate) fn listed_facts(
     names.into_iter().map(|name| (name.clone(), values(&name))).collect()
 }
 
-/// A section whose rows and lines carry the result's name.
-fn named(name: &str, place: usize, mut section: Section) -> Section {
+/// A section whose rows and lines carry the result's name. Of `one_each` results each is of one controller, which all
+/// of its flows look like.
+fn named(name: &str, place: usize, one_each: Option<usize>, mut section: Section) -> Section {
     for table in &mut section.tables {
         table.header.insert(0, "result".to_owned());
         table.rows.iter_mut().for_each(|row| row.insert(0, name.to_owned()));
     }
     for chart in &mut section.charts {
-        for line in &mut chart.lines {
+        let is_flow = |line: &Line| line.name.starts_with("flow ");
+        let are_alike = !chart.bands.is_empty() || chart.lines.iter().all(is_flow);
+        for (number, line) in chart.lines.iter_mut().enumerate() {
             line.name = format!("{name}: {}", line.name);
             line.result = place;
+            let look = |results| if are_alike { place } else { place + number * results };
+            line.look = one_each.map(look).or(line.look);
         }
+    }
+    for sequence in &mut section.sequences {
+        sequence.name = format!("{name}: {}", sequence.name);
+        sequence.result = place;
     }
     section
 }
@@ -132,6 +154,7 @@ fn named(name: &str, place: usize, mut section: Section) -> Section {
 impl Section {
     /// Adds tables, charts and pictures of another result.
     fn add(&mut self, other: Self) {
+        self.sequences.extend(other.sequences);
         for table in other.tables {
             let same =
                 |known: &&mut PageTable| known.title == table.title && known.header == table.header;
@@ -142,7 +165,12 @@ impl Section {
         }
         for chart in other.charts {
             match self.charts.iter_mut().find(|known| known.title == chart.title) {
-                Some(known) => known.lines.extend(chart.lines),
+                Some(known) => {
+                    let before = known.lines.len();
+                    let bands = chart.bands.iter().map(|pair| pair.map(|line| line + before));
+                    known.bands.extend(bands);
+                    known.lines.extend(chart.lines);
+                }
                 None => self.charts.push(chart),
             }
         }
@@ -153,6 +181,7 @@ impl Section {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::section::Chart;
 
     fn section(title: &str, sentence: &str, fact: &str) -> Section {
         Section {
@@ -215,5 +244,33 @@ mod tests {
             titles(&["Sent to a:1 under verus, cubic", "Sent to a:1 under verus, bbr"]),
             "Sent to a:1 under verus, cubic; then verus, bbr"
         );
+    }
+
+    #[test]
+    fn each_result_looks_like_its_controller_and_two_of_one_are_told_apart() {
+        let chart = |title: &str, names: [&str; 2]| Chart {
+            title: title.to_owned(),
+            lines: names.map(|name| Line { name: name.to_owned(), ..Line::default() }).into(),
+            ..Chart::default()
+        };
+        let run = |cc: &[&str]| Section {
+            controllers: cc.iter().map(|cc| (*cc).to_owned()).collect(),
+            charts: vec![chart("Rate", ["flow 1", "flow 2"]), chart("RTT", ["smoothed", "least"])],
+            ..Section::default()
+        };
+        let looks = |all: &Section| -> Vec<Vec<Option<usize>>> {
+            let of = |chart: &Chart| chart.lines.iter().map(|line| line.look).collect();
+            all.charts.iter().map(of).collect()
+        };
+        let both = of(&[("a", run(&["cubic", "cubic"])), ("b", run(&["copa"]))]);
+        assert_eq!(both.controllers, ["cubic", "copa"]);
+        let [over_time, distribution] = &looks(&both)[..] else { panic!() };
+        assert_eq!(over_time, &[0, 0, 1, 1].map(Some), "one colour for all flows of a controller");
+        assert_eq!(distribution, &[0, 2, 1, 3].map(Some), "what is of one flow differs");
+        let same = of(&[("a", run(&["cubic"])), ("b", run(&["cubic"]))]);
+        assert_eq!((same.controllers.len(), &looks(&same)[0]), (2, over_time));
+        let mixed = of(&[("a", run(&["cubic", "copa"])), ("b", run(&["copa"]))]);
+        assert!(mixed.controllers.is_empty());
+        assert_eq!(looks(&mixed)[0], [None; 4]);
     }
 }

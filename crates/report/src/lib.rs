@@ -19,6 +19,7 @@ mod html;
 mod joined;
 mod json;
 mod number;
+mod packet_ack;
 #[cfg_attr(not(feature = "parquet"), path = "packet_log_missing.rs")]
 mod packet_log;
 mod page;
@@ -60,6 +61,7 @@ pub use heatmap::{Heatmap, HeatmapAxis, HeatmapCell};
 pub use html::{page, page_with_index, palette_css};
 pub use json::{indented, to_json};
 pub use number::{short, time};
+pub use packet_ack::PacketAck;
 pub use packet_log::PacketLog;
 pub use page::looks_json;
 #[cfg(feature = "parquet")]

@@ -1,5 +1,6 @@
 //! The packet log: every packet's record as Parquet, for pandas, polars, DuckDB and R.
 
+use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
 use arrow_array::{UInt32Array, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use cellpace_path::PacketRecord;
+use cellpace_path::{Fate, Packet, PacketRecord};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -16,12 +17,17 @@ use parquet::schema::types::ColumnPath;
 
 use crate::ReportError;
 use crate::atomic::Aside;
+use crate::packet_ack::PacketAck;
 
 /// Records that are held before they are written as one row group.
 const ROW_GROUP: usize = 65_536;
 
+/// Columns that say what acks did, and are null where there were none.
+pub(crate) const ACK_COLUMNS: [&str; 4] = ["acked_ns", "in_flight", "cwnd", "permit"];
+
 /// Columns that are stored as differences.
-const GROWING: [&str; 5] = ["id", "sent_ns", "enqueued_ns", "dequeued_ns", "departed_ns"];
+const GROWING: [&str; 6] =
+    ["id", "sent_ns", "enqueued_ns", "dequeued_ns", "departed_ns", "acked_ns"];
 
 /// Writes packet records to a Parquet file in row groups of 65 536, so that memory stays bounded
 /// however long the run. The file appears under its name with [`PacketLog::finish`]; a log that
@@ -31,28 +37,28 @@ const GROWING: [&str; 5] = ["id", "sent_ns", "enqueued_ns", "dequeued_ns", "depa
 /// `cc`, `flow`, `id`, `size` in bytes with IP header, the times `sent_ns`, `enqueued_ns`,
 /// `dequeued_ns`, `departed_ns` in nanoseconds from the start of the run (those after a drop
 /// repeat the time of the drop), and `fate`: `delivered`, `duplicate` (a copy of the packet, whose own
-/// row follows), `random`, `overflow`, `aqm`, `handover` or `corrupt`.
+/// row follows), `random`, `overflow`, `aqm`, `handover` or `corrupt`. Then what [`PacketLog::ack`] says:
+/// `acked_ns`, `in_flight`, `cwnd`, `permit`, null where it says nothing.
 pub struct PacketLog {
     path: PathBuf,
     schema: SchemaRef,
     writer: ArrowWriter<Aside>,
     controllers: Names,
     fates: Names,
-    rows: Rows,
+    rows: VecDeque<Row>,
+    /// How many rows are in the file already.
+    written: u64,
+    /// The rows of what may still be acknowledged, by flow and id.
+    open: HashMap<(u32, u64), u64>,
+    has_acks: bool,
 }
 
-#[derive(Default)]
-struct Rows {
-    run: Vec<u32>,
-    cc: Vec<i32>,
-    flow: Vec<u32>,
-    id: Vec<u64>,
-    size: Vec<u32>,
-    sent_ns: Vec<u64>,
-    enqueued_ns: Vec<u64>,
-    dequeued_ns: Vec<u64>,
-    departed_ns: Vec<u64>,
-    fate: Vec<i32>,
+struct Row {
+    run: u32,
+    cc: i32,
+    fate: i32,
+    packet: Packet,
+    ack: Option<PacketAck>,
 }
 
 impl PacketLog {
@@ -68,69 +74,90 @@ impl PacketLog {
             writer,
             controllers: Names::default(),
             fates: Names::default(),
-            rows: Rows::default(),
+            rows: VecDeque::new(),
+            written: 0,
+            open: HashMap::new(),
+            has_acks: false,
         })
     }
 
     /// Adds what became of a packet of run number `run` under the controller text `cc`.
     pub fn push(&mut self, run: u32, cc: &str, record: &PacketRecord) -> Result<(), ReportError> {
+        // Runs take turns, and the flows of each begin at 0.
+        if self.rows.back().is_some_and(|row| row.run != run) {
+            self.open.clear();
+        }
+        let packet = record.packet;
+        if !matches!(record.fate, Fate::Dropped(_)) {
+            self.open.insert((packet.flow, packet.id), self.written + self.rows.len() as u64);
+        }
         let cc = self.controllers.key(cc);
         let fate = self.fates.key(record.fate.name());
-        self.rows.push(run, cc, fate, record);
-        if self.rows.run.len() < ROW_GROUP {
+        self.rows.push_back(Row { run, cc, fate, packet, ack: None });
+        // Where acks come, a row group waits for them until the next one is full.
+        let most = if self.has_acks { 2 * ROW_GROUP } else { ROW_GROUP };
+        if self.rows.len() < most {
             return Ok(());
         }
         self.flush()
     }
 
+    /// Notes the first ack of the packet `id` of a flow of the run whose records are pushed. One that comes more
+    /// than 65 536 records after the packet's own is left out.
+    pub fn ack(&mut self, flow: u32, id: u64, ack: PacketAck) {
+        self.has_acks = true;
+        let place = self.open.remove(&(flow, id)).and_then(|row| row.checked_sub(self.written));
+        let row = place.and_then(|place| self.rows.get_mut(place as usize));
+        if let Some(row) = row {
+            row.ack = Some(ack);
+        }
+    }
+
     /// Writes what is left and gives the file its name.
     pub fn finish(mut self) -> Result<(), ReportError> {
-        self.flush()?;
+        while !self.rows.is_empty() {
+            self.flush()?;
+        }
         let path = self.path;
         let aside =
             self.writer.into_inner().map_err(|source| ReportError::Parquet { path, source })?;
         aside.commit()
     }
 
+    /// Writes the first row group.
     fn flush(&mut self) -> Result<(), ReportError> {
-        if self.rows.run.is_empty() {
-            return Ok(());
-        }
         self.write().map_err(|source| ReportError::Parquet { path: self.path.clone(), source })
     }
 
     fn write(&mut self) -> Result<(), ParquetError> {
-        let rows = std::mem::take(&mut self.rows);
+        let rows: Vec<Row> = self.rows.drain(..self.rows.len().min(ROW_GROUP)).collect();
+        self.written += rows.len() as u64;
+        self.open.retain(|_, row| *row >= self.written);
+        let u32s =
+            |of: fn(&Row) -> u32| Arc::new(UInt32Array::from_iter_values(rows.iter().map(of)));
+        let u64s =
+            |of: fn(&Row) -> u64| Arc::new(UInt64Array::from_iter_values(rows.iter().map(of)));
+        let acks = |of: fn(&PacketAck) -> Option<u64>| {
+            Arc::new(UInt64Array::from_iter(rows.iter().map(|row| row.ack.as_ref().and_then(of))))
+        };
         let columns: Vec<ArrayRef> = vec![
-            Arc::new(UInt32Array::from(rows.run)),
-            Arc::new(self.controllers.column(rows.cc)?),
-            Arc::new(UInt32Array::from(rows.flow)),
-            Arc::new(UInt64Array::from(rows.id)),
-            Arc::new(UInt32Array::from(rows.size)),
-            Arc::new(UInt64Array::from(rows.sent_ns)),
-            Arc::new(UInt64Array::from(rows.enqueued_ns)),
-            Arc::new(UInt64Array::from(rows.dequeued_ns)),
-            Arc::new(UInt64Array::from(rows.departed_ns)),
-            Arc::new(self.fates.column(rows.fate)?),
+            u32s(|row| row.run),
+            Arc::new(self.controllers.column(rows.iter().map(|row| row.cc))?),
+            u32s(|row| row.packet.flow),
+            u64s(|row| row.packet.id),
+            u32s(|row| row.packet.size),
+            u64s(|row| row.packet.sent_at.as_nanos()),
+            u64s(|row| row.packet.enqueued_at.as_nanos()),
+            u64s(|row| row.packet.dequeued_at.as_nanos()),
+            u64s(|row| row.packet.departed_at.as_nanos()),
+            Arc::new(self.fates.column(rows.iter().map(|row| row.fate))?),
+            acks(|ack| Some(ack.at.as_nanos())),
+            acks(|ack| Some(ack.in_flight)),
+            acks(|ack| ack.cwnd),
+            acks(|ack| ack.permit),
         ];
         self.writer.write(&RecordBatch::try_new(self.schema.clone(), columns)?)?;
         self.writer.flush()
-    }
-}
-
-impl Rows {
-    fn push(&mut self, run: u32, cc: i32, fate: i32, record: &PacketRecord) {
-        let packet = &record.packet;
-        self.run.push(run);
-        self.cc.push(cc);
-        self.flow.push(packet.flow);
-        self.id.push(packet.id);
-        self.size.push(packet.size);
-        self.sent_ns.push(packet.sent_at.as_nanos());
-        self.enqueued_ns.push(packet.enqueued_at.as_nanos());
-        self.dequeued_ns.push(packet.dequeued_at.as_nanos());
-        self.departed_ns.push(packet.departed_at.as_nanos());
-        self.fate.push(fate);
     }
 }
 
@@ -154,9 +181,12 @@ impl Names {
         self.last as i32
     }
 
-    fn column(&self, keys: Vec<i32>) -> Result<DictionaryArray<Int32Type>, ArrowError> {
+    fn column(
+        &self,
+        keys: impl Iterator<Item = i32>,
+    ) -> Result<DictionaryArray<Int32Type>, ArrowError> {
         let names = Arc::new(StringArray::from_iter_values(&self.names));
-        DictionaryArray::try_new(Int32Array::from(keys), names)
+        DictionaryArray::try_new(Int32Array::from_iter_values(keys), names)
     }
 }
 
@@ -191,8 +221,9 @@ fn schema() -> SchemaRef {
         ("departed_ns", DataType::UInt64),
         ("fate", text()),
     ];
-    let field = |(name, kind)| Field::new(name, kind, false);
-    Arc::new(Schema::new(columns.map(field).to_vec()))
+    let columns = columns.map(|(name, kind)| Field::new(name, kind, false));
+    let acks = ACK_COLUMNS.map(|name| Field::new(name, DataType::UInt64, true));
+    Arc::new(Schema::new(columns.into_iter().chain(acks).collect::<Vec<_>>()))
 }
 
 #[cfg(test)]
@@ -201,7 +232,7 @@ mod tests {
     use arrow_array::cast::AsArray;
     use arrow_array::types::{UInt32Type, UInt64Type};
     use cellpace_base::Time;
-    use cellpace_path::{DropReason, Fate, Packet};
+    use cellpace_path::DropReason;
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
     fn record(id: u64) -> PacketRecord {
@@ -312,6 +343,59 @@ mod tests {
             );
             assert_eq!(*row, expected);
         }
+    }
+
+    #[test]
+    fn an_ack_stands_beside_its_packet_and_an_old_one_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("packets.parquet");
+        let mut log = PacketLog::create(&path).unwrap();
+        let ack = |number: u64| PacketAck {
+            at: Time::from_nanos(number),
+            in_flight: 2 * number,
+            cwnd: Some(3 * number),
+            permit: None,
+        };
+        let arrived = |id: u64| PacketRecord {
+            packet: Packet::new(id, 0, 1500, Time::ZERO),
+            fate: Fate::Delivered,
+        };
+        let total = 3 * ROW_GROUP as u64;
+        for id in 0..total {
+            log.push(u32::from(id >= total - 10), "cubic", &arrived(id)).unwrap();
+            // Each is acknowledged a thousand packets later, but for the first, which is far later.
+            if id >= 1_001 {
+                log.ack(0, id - 1_000, ack(id));
+            }
+            // A second ack says nothing.
+            if id > 1_010 {
+                log.ack(0, id - 1_010, ack(7));
+            }
+            if id == total / 2 + ROW_GROUP as u64 / 2 + 1 {
+                log.ack(0, 0, ack(7));
+            }
+            assert!(log.rows.len() <= 2 * ROW_GROUP && log.open.len() <= 2 * ROW_GROUP);
+        }
+        log.finish().unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap();
+        let mut row = 0;
+        for batch in reader.map(Result::unwrap) {
+            let column = |name| {
+                let column = batch.column_by_name(name).unwrap().as_primitive::<UInt64Type>();
+                column.iter().collect::<Vec<_>>()
+            };
+            let [acked, in_flight, cwnd, permit] = ACK_COLUMNS.map(column);
+            for at in 0..acked.len() {
+                // Those of the last thousand have none, and the next run's acks are of the next run's packets.
+                let expected = (row > 0 && row + 1_000 < total - 10).then_some(row + 1_000);
+                assert_eq!(acked[at], expected, "row {row}");
+                let times = |factor| expected.map(|number| factor * number);
+                assert_eq!((in_flight[at], cwnd[at], permit[at]), (times(2), times(3), None));
+                row += 1;
+            }
+        }
+        assert_eq!(row, total);
     }
 
     #[test]

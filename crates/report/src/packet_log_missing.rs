@@ -6,6 +6,7 @@ use std::path::Path;
 use cellpace_path::PacketRecord;
 
 use crate::ReportError;
+use crate::packet_ack::PacketAck;
 
 /// A packet log that cannot be made: the feature `parquet` is off.
 pub struct PacketLog(Infallible);
@@ -18,6 +19,11 @@ impl PacketLog {
 
     /// Never called, as there is no log.
     pub fn push(&mut self, _: u32, _: &str, _: &PacketRecord) -> Result<(), ReportError> {
+        match self.0 {}
+    }
+
+    /// Never called, as there is no log.
+    pub fn ack(&mut self, _: u32, _: u64, _: PacketAck) {
         match self.0 {}
     }
 

@@ -61,6 +61,9 @@ struct PageGroup<'a> {
 
 #[derive(Serialize)]
 struct PageRun<'a> {
+    /// Its place among all runs, where the page may have their packets, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    number: Option<usize>,
     cc: usize,
     seed: u64,
     throughput: f64,
@@ -145,7 +148,9 @@ impl<'a> Page<'a> {
                 let run = |run: &&'a Run| {
                     let cc = controllers.iter().position(|name| *name == run.cc).unwrap_or(0);
                     let has_cdf = drawn <= MAX_CDFS || run.seed == group.runs[0].seed;
-                    page_run(run, cc, has_cdf, &mut capacities)
+                    let number = comparison.runs.iter().position(|each| std::ptr::eq(each, *run));
+                    let number = number.filter(|_| has_others);
+                    page_run(run, number, (cc, has_cdf), &mut capacities)
                 };
                 let rows = rows(&group.runs, &comparison.repeated);
                 PageGroup {
@@ -212,12 +217,13 @@ fn look(index: usize) -> Look {
 
 fn page_run<'a>(
     run: &'a Run,
-    cc: usize,
-    has_cdf: bool,
+    number: Option<usize>,
+    (cc, has_cdf): (usize, bool),
     capacities: &mut Vec<Vec<Number>>,
 ) -> PageRun<'a> {
     let delay = queue_delay(run);
     PageRun {
+        number,
         cc,
         seed: run.seed,
         throughput: run.figures.throughput_mbps,

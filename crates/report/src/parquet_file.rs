@@ -115,11 +115,20 @@ impl Stored<'_> {
         batch: &'b RecordBatch,
         name: &str,
     ) -> Result<&'b A, ReportError> {
-        let column = batch.column_by_name(name);
-        let column = column.ok_or_else(|| self.wrong(&format!("has no column `{name}`")))?;
-        if column.null_count() > 0 {
+        if batch.column_by_name(name).is_some_and(|column| column.null_count() > 0) {
             return Err(self.wrong(&format!("column `{name}`: values are missing")));
         }
+        self.typed(batch, name)
+    }
+
+    /// The same where values may be missing.
+    fn typed<'b, A: 'static>(
+        &self,
+        batch: &'b RecordBatch,
+        name: &str,
+    ) -> Result<&'b A, ReportError> {
+        let column = batch.column_by_name(name);
+        let column = column.ok_or_else(|| self.wrong(&format!("has no column `{name}`")))?;
         let kind = column.data_type();
         let typed = column.as_any().downcast_ref::<A>();
         typed.ok_or_else(|| self.wrong(&format!("column `{name}`: {kind} is not its type")))

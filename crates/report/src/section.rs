@@ -127,6 +127,8 @@ pub(crate) struct Chart {
     pub(crate) names: Vec<String>,
     /// Dashed lines across it.
     pub(crate) levels: Vec<Level>,
+    /// Lines with colour between them: the upper and the lower one.
+    pub(crate) bands: Vec<[usize; 2]>,
 }
 
 /// A line of a [`Chart`].
@@ -182,6 +184,8 @@ pub(crate) struct DrawnChart<'a> {
     names: &'a [String],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     levels: &'a [Level],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    bands: &'a [[usize; 2]],
 }
 
 #[derive(Debug, Serialize)]
@@ -268,6 +272,7 @@ impl Chart {
             y_range: self.y_range,
             names: &self.names,
             levels: &self.levels,
+            bands: &self.bands,
         }
     }
 }

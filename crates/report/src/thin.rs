@@ -35,7 +35,7 @@ pub(crate) const MAX_FLOWS: usize = 16;
 const MAX_PROFILES: usize = 9;
 
 /// Points of all delay profiles of a document together.
-const MAX_PROFILE_POINTS: usize = 12_000;
+const MAX_PROFILE_POINTS: usize = 11_000;
 
 /// Times of events kept of one flow and kind, and of a document together.
 const MAX_MARKS: usize = 100;

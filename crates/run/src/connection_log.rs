@@ -118,8 +118,17 @@ pub struct ConnectionLog {
 /// Samples of the connections that are open.
 #[derive(Default)]
 pub struct ConnectionSamples {
-    flows: BTreeMap<u64, (FlowHandle, FlowSeries)>,
+    flows: BTreeMap<u64, SampledConnection>,
     next: Option<Instant>,
+    /// When the first connection was taken over.
+    begun: Option<Instant>,
+}
+
+struct SampledConnection {
+    handle: FlowHandle,
+    series: FlowSeries,
+    /// Seconds after the first one.
+    start_s: f64,
 }
 
 impl ConnectionSamples {
@@ -131,9 +140,16 @@ impl ConnectionSamples {
         // As a rule it is late by some milliseconds, which must not add up.
         let next = self.next.map_or(now + SAMPLE, |next| next + SAMPLE);
         self.next = Some(next.max(now));
-        for (handle, series) in self.flows.values_mut() {
+        for SampledConnection { handle, series, .. } in self.flows.values_mut() {
             series.sample(&handle.stats());
         }
+    }
+
+    fn begin(&mut self, flow: u64, handle: FlowHandle) {
+        let now = Instant::now();
+        let start_s = (now - *self.begun.get_or_insert(now)).as_secs_f64();
+        let series = FlowSeries::default();
+        self.flows.insert(flow, SampledConnection { handle, series, start_s });
     }
 }
 
@@ -152,8 +168,7 @@ impl ConnectionWatcher for ConnectionLog {
             });
         }
         if self.wants_objects() {
-            let watched = (flow.clone(), FlowSeries::default());
-            self.samples.flows.insert(connection.flow, watched);
+            self.samples.begin(connection.flow, flow.clone());
         }
     }
 
@@ -207,9 +222,10 @@ impl ConnectionLog {
 
     fn write_object(&mut self, closed: &ClosedConnection) {
         let watched = self.samples.flows.remove(&closed.connection.flow);
-        let mut series = watched.map(|(_, series)| series).unwrap_or_default();
+        let start_s = watched.as_ref().map(|watched| watched.start_s);
+        let mut series = watched.map(|watched| watched.series).unwrap_or_default();
         series.end_bin(&closed.stats);
-        let line = self.to_json(closed, &series).to_string();
+        let line = self.to_json(closed, start_s, &series).to_string();
         if let Some(out) = &mut self.json {
             // A full disk must not end the connections.
             let _ = out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush());
@@ -258,7 +274,12 @@ impl ConnectionLog {
         }
     }
 
-    fn to_json(&self, closed: &ClosedConnection, series: &FlowSeries) -> Value {
+    fn to_json(
+        &self,
+        closed: &ClosedConnection,
+        start_s: Option<f64>,
+        series: &FlowSeries,
+    ) -> Value {
         let ClosedConnection { connection, age, stats, .. } = closed;
         let min_rtt_ms = stats.min_rtt.map(Span::as_millis_f64);
         let seconds = age.as_secs_f64();
@@ -273,6 +294,7 @@ impl ConnectionLog {
             "direction": if connection.outgoing { "out" } else { "in" },
             "local": connection.local.to_string(),
             "peer": connection.peer.to_string(),
+            "start_s": start_s.map(round),
             "duration_s": seconds,
             "sent_bytes": stats.sent_bytes,
             "acked_bytes": stats.acked_bytes,

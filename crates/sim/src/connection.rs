@@ -264,6 +264,11 @@ impl Connection {
         }
     }
 
+    /// The ids of the packets of the ack that came last.
+    pub(crate) fn acked(&self) -> impl Iterator<Item = u64> {
+        self.arrived.iter().map(|arrived| packet_id(self.generation, arrived.number))
+    }
+
     /// Another transfer of `bytes` is sent. Returns the number behind its last piece.
     pub(crate) fn append_transfer(&mut self, bytes: u64, handshake_rtt: Option<Span>) -> u64 {
         let counts = self.counts();

@@ -14,6 +14,13 @@ pub trait Observer {
         let _ = record;
     }
 
+    /// An ack tells a flow's sender that the packet with the id `packet` arrived. `flow` is what the sender has
+    /// made of the whole ack, before it sends anything in answer. Ends that are not the simulator's own, and
+    /// both legs of a proxy, show no acks.
+    fn on_ack(&mut self, at: Time, flow: FlowView<'_>, packet: u64) {
+        let _ = (at, flow, packet);
+    }
+
     /// A controller decided something.
     fn on_event(&mut self, flow: u32, at: Time, event: Event) {
         let _ = (flow, at, event);

@@ -568,7 +568,11 @@ impl World {
         if let Some(upto) = ack.upto {
             let (collector, counts) = (&mut self.collector, self.window.contains(now));
             match self.proxy.as_mut().map(|proxy| &mut proxy.legs[0]) {
-                None => connection.on_ack(now, upto, |rtt| collector.rtt(now, index, rtt)),
+                None => {
+                    connection.on_ack(now, upto, |rtt| collector.rtt(now, index, rtt));
+                    let view = FlowView::of(index as u32, connection);
+                    connection.acked().for_each(|packet| observer.on_ack(now, view, packet));
+                }
                 // Through a proxy this is the RTT of its wired leg; the flow's figures take the
                 // radio leg's.
                 Some(leg) if counts => {

@@ -222,6 +222,27 @@ fn a_packet_log_has_the_figures_that_its_command_printed() {
         assert!((logged / rate - 1.0).abs() < 0.05, "{logged} of {rate}");
     }
     assert_eq!(value(1, "packets"), run["packets"].as_f64().unwrap());
+
+    for (flow, cc) in [(0, "cubic"), (1, "verus")] {
+        let sequence = &section["sequences"][flow];
+        let numbers = |name: &str| -> Vec<Option<i64>> {
+            let values = sequence[name].as_array().unwrap_or_else(|| panic!("{cc} without {name}"));
+            values.iter().map(serde_json::Value::as_i64).collect()
+        };
+        let acked = numbers("acked");
+        assert_eq!(acked.len(), sequence["sent"].as_array().unwrap().len());
+        // The way back has 20 ms, in units of 10 us; only the acks of the last packets are still on it.
+        assert!(acked.iter().flatten().all(|after| *after >= 2_000), "{cc}: {acked:?}");
+        assert!(acked.iter().filter(|ack| ack.is_none()).count() < 50, "{cc}");
+        let windows = numbers("window").into_iter().flatten().scan(0, |sum, change| {
+            *sum += change;
+            Some(*sum)
+        });
+        assert!(windows.min() >= Some(1_500), "{cc}");
+        // Cubic's window is all that bounds it; Verus gives its window in shares.
+        let beyond = numbers("permitted").into_iter().flatten().any(|beyond| beyond < 0);
+        assert_eq!(beyond, cc == "verus");
+    }
 }
 
 #[test]

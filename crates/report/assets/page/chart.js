@@ -7,8 +7,9 @@
 // lines with colour between them.
 
 
-/** Draws `chart` into `where`, which has its height. Charts with the same `sync` are zoomed together. */
-function drawChart(where, chart, { sync, zoom, onZoom, onReset, draw = [], fill = (u) => valuesAt(u.chart)(u) } = {}) {
+/** Draws `chart` into `where`, which has its height. Charts with the same `sync` are zoomed together. `opens` gets the line that a reader
+    clicks at, or has the cursor at and presses Enter, and the place. */
+function drawChart(where, chart, { sync, zoom, onZoom, onReset, opens, draw = [], fill = (u) => valuesAt(u.chart)(u) } = {}) {
   const { lines } = chart;
   const shown = (u) => (u.chart ?? chart).lines;
   const size = { width: where.clientWidth, height: parseFloat(getComputedStyle(where).height) };
@@ -28,7 +29,7 @@ function drawChart(where, chart, { sync, zoom, onZoom, onReset, draw = [], fill 
     cursor: { ...(isStill ? {} : { sync: { key: sync, scales: ["x", null] } }), drag: { x: !isStill, y: false }, y: isStill, points: isStill ? { show: false } : { size: 7 } },
     hooks: {
       drawClear: [(u) => shown(u).forEach((line, index) => drawRegions(u, line, colour(line.look ?? index)))],
-      draw: [(u) => { if (form.isMarked) markLines(u, shown(u)); if (form.isPlotted) plotMarks(u, shown(u)); }, (u) => markTimes(u, (u.chart ?? chart).marks ?? []), (u) => markEvents(u, shown(u)), ...draw],
+      draw: [(u) => { if (form.isMarked) markLines(u, shown(u)); if (chart.form === "scatter") joinFrontier(u, shown(u)); if (form.isPlotted) plotMarks(u, shown(u)); }, (u) => markTimes(u, (u.chart ?? chart).marks ?? []), (u) => markEvents(u, shown(u)), ...draw],
       setScale: [(u, key) => key === "x" && u.status && onZoom?.(u)],
       // Double-click zooms out in every chart, before uPlot does so in this one.
       ready: [(u) => onReset && u.over.addEventListener("dblclick", onReset, true)],
@@ -38,6 +39,8 @@ function drawChart(where, chart, { sync, zoom, onZoom, onReset, draw = [], fill 
   plot.chart = chart;
   plot.reads = fill;
   plot.resets = onReset;
+  plot.opens = opens;
+  if (opens) byClick(plot);
   where.plot = plot;
   where.onkeydown = byKey;
   where.onblur = () => where.plot.setCursor({ left: -10, top: -10 });
@@ -63,6 +66,7 @@ function byKey(event) {
     ArrowUp: { top: at.top - step * height }, ArrowDown: { top: at.top + step * height }, Home: { left: 0 }, End: { left: width },
   };
   const isWhole = event.key === "Escape";
+  if (event.key === "Enter" && u.opens) return openPointed(u);
   if (!places[event.key] && !KEY_ZOOMS[event.key] && !isWhole) return;
   event.preventDefault();
   if (isWhole) return u.resets ? u.resets() : u.setScale("x", { min: u.data[0][0], max: u.data[0].at(-1) });
@@ -73,6 +77,38 @@ function byKey(event) {
   u.showsTip = false;
   const found = u.reads(u);
   if (found) announce([found[0], ...found[1].map(([, name, value]) => `${name} ${value}`)].join(", "));
+}
+
+// ---- what a line leads to ----
+
+/** How near in px the cursor has to be to an event or a line. */
+const NEAR_EVENT = 12;
+const NEAR_LINE = 40;
+
+/** A click is no end of a stretch that is drawn to be zoomed. */
+function byClick(u) {
+  let begun = 0;
+  u.over.addEventListener("mousedown", (event) => { begun = event.clientX; }, true);
+  u.over.addEventListener("click", (event) => Math.abs(event.clientX - begun) < 4 && openPointed(u));
+}
+
+function openPointed(u) {
+  const found = pointed(u);
+  if (found) u.opens(found.line, found.at);
+}
+
+/** The event that is nearest to the cursor, else the nearest line: which line, and when. */
+function pointed(u) {
+  const { left, top, idx } = u.cursor;
+  if (!known(idx) || left < 0) return null;
+  const ratio = u.pxRatio ?? devicePixelRatio;
+  const events = u.chart.lines.flatMap((line, k) => signsOf(u, line, k).map(({ at, x, y }) => ({ line, at, far: Math.hypot((x - u.bbox.left) / ratio - left, (y - u.bbox.top) / ratio - top) })));
+  const lines = u.chart.lines.map((line, k) => {
+    const value = u.data[k + 1][nearestKnown(u.data[k + 1], idx, 3)];
+    return { line, at: u.posToVal(left, "x"), far: line.hidden || line.area || !known(value) ? Infinity : Math.abs(u.valToPos(value, "y") - top) };
+  });
+  const nearest = (all, most) => all.sort((a, b) => a.far - b.far).find(({ far }) => far < most);
+  return nearest(events, NEAR_EVENT) ?? nearest(lines, NEAR_LINE);
 }
 
 function zoomAround(u, middle, factor) {
@@ -114,6 +150,7 @@ const FORMS = {
   bars: { of: (own) => ({ paths: uPlot.paths.bars({ size: [0.85, 40] }), fill: own, points: { show: false } }) },
 };
 FORMS.regions = FORMS.marks;
+FORMS.scatter = FORMS.marks;
 FORMS.cdf = { of: FORMS.lines.of };
 
 function seriesOf(form, line, at) {
@@ -128,7 +165,7 @@ function seriesOf(form, line, at) {
 function placeScale(chart) {
   // Whoever asks for all the data gets the whole range.
   const range = (u, low, high) => low > u.data[0][0] || high < u.data[0].at(-1) ? [low, high] : placeRange(u.chart ?? chart, low, high);
-  return { time: false, distr: chart.log_x ? 3 : 1, log: 10, range };
+  return { time: false, dir: chart.reversed_x ? -1 : 1, distr: chart.log_x ? 3 : 1, log: 10, range };
 }
 
 function valueScale(chart) {
@@ -219,6 +256,18 @@ function markLines(u, lines) {
   }));
 }
 
+/** The line through the marks that no other beats in both. */
+function joinFrontier(u, lines) {
+  const front = frontier(lines.filter((line) => !line.hidden).map((line) => ({ x: line.x[0], y: line.y[0] })));
+  clipped(u, (ctx) => {
+    ctx.strokeStyle = colours.edge;
+    ctx.lineWidth = 1.5 * (u.pxRatio ?? devicePixelRatio);
+    ctx.beginPath();
+    front.forEach((mark) => ctx.lineTo(u.valToPos(mark.x, "x", true), u.valToPos(mark.y, "y", true)));
+    ctx.stroke();
+  });
+}
+
 /** A marker at each point. */
 function plotMarks(u, lines) {
   const { min, max } = u.scales.x;
@@ -257,22 +306,29 @@ function markTimes(u, marks) {
 /** The sign of each event on its line; those that would cover the one before are left to the tip. */
 function markEvents(u, lines) {
   const ratio = u.pxRatio ?? devicePixelRatio;
-  const foot = u.bbox.top + u.bbox.height - 8 * ratio;
   clipped(u, (ctx) => {
     Object.assign(ctx, { textAlign: "center", textBaseline: "middle", font: `bold ${14 * ratio}px system-ui, sans-serif`, lineWidth: 3 * ratio, lineJoin: "round", strokeStyle: colours.ground });
-    lines.forEach((line, k) => (line.hidden || line.pale ? [] : line.events ?? []).forEach(({ sign, at }) => {
-      let free = -Infinity;
-      for (const time of at) {
-        const x = u.valToPos(time, "x", true);
-        if (x < free) continue;
-        free = x + 9 * ratio;
-        const found = nearestKnown(u.data[k + 1], u.valToIdx(time), 3);
-        const y = found < 0 ? foot : Math.min(foot, u.valToPos(u.data[k + 1][found], "y", true));
-        ctx.fillStyle = colour(line.look ?? k);
-        ctx.strokeText(sign, x, y);
-        ctx.fillText(sign, x, y);
-      }
+    lines.forEach((line, k) => signsOf(u, line, k).forEach(({ sign, x, y }) => {
+      ctx.fillStyle = colour(line.look ?? k);
+      ctx.strokeText(sign, x, y);
+      ctx.fillText(sign, x, y);
     }));
+  });
+}
+
+/** Where the signs of a line's events stand on the canvas. */
+function signsOf(u, line, k) {
+  const ratio = u.pxRatio ?? devicePixelRatio;
+  const foot = u.bbox.top + u.bbox.height - 8 * ratio;
+  return (line.hidden || line.pale ? [] : line.events ?? []).flatMap(({ sign, at }) => {
+    let free = -Infinity;
+    return at.flatMap((time) => {
+      const x = u.valToPos(time, "x", true);
+      if (x < free) return [];
+      free = x + 9 * ratio;
+      const found = nearestKnown(u.data[k + 1], u.valToIdx(time), 3);
+      return [{ sign, at: time, x, y: found < 0 ? foot : Math.min(foot, u.valToPos(u.data[k + 1][found], "y", true)) }];
+    });
   });
 }
 

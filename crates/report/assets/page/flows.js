@@ -17,7 +17,7 @@ function drawFlows(timed) {
   if (isMany) drawBands(run);
   if (!drawn) return;
   state.drawsFlows = true;
-  const lines = (all) => all.map((values, i) => ({ look: i, name: flowName(run, i), bin: run.series.bin, values: whileOn(values, run, i), hidden: state.hiddenFlows.has(i), events: eventsOf(run, i) }));
+  const lines = (all) => all.map((values, i) => ({ ...packetsOf(run, i), look: i, name: flowName(run, i), bin: run.series.bin, values: whileOn(values, run, i), hidden: state.hiddenFlows.has(i), events: eventsOf(run, i) }));
   const place = (of) => one(`#flows [data-of="${of}"]`);
   const marks = run.flows.flatMap(([, start, stop], i) => [...(start > 0 ? [{ at: start, words: `${i + 1} starts` }] : []), ...(stop < state.end - run.series.bin ? [{ at: stop, words: `${i + 1} stops` }] : [])]);
   const rates = lines(run.series.flows);

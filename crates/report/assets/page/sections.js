@@ -13,6 +13,8 @@
   const VERDICTS = new Set(["pass", "fail"]);
   /** A table of more rows is searched and sorted. */
   const LONG_TABLE = 20;
+  /** What the axis of charts of packets over time says. */
+  const OVER_TIME = "time [s]";
   const note = (text) => text ? [element("p", { class: "note" }, text)] : [];
   const facts = (pairs) => pairs.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)));
   const head = (level, title, unit) => element("div", { class: "head" }, element(level, {}, title, ...(unit ? [element("small", {}, unit)] : [])));
@@ -35,11 +37,9 @@
     const tables = section.tables.map(table);
     section.rows = tables.flatMap((each) => [...each.querySelectorAll("tbody tr")]);
     const shown = section.folds_tables ? [element("details", { class: "tables" }, element("summary", {}, "Tables"), ...tables)] : tables;
-    section.sequence = section.sequences ? sequencePart(section.sequences, hasLineOf(section)) : null;
+    section.sequence = section.sequences ? sequencePart(section.sequences, section.of_runs) : null;
     return [...choiceOfResults(section), ...charts(section), ...(section.sequence ? [section.sequence.section] : []), ...maps, ...shown];
   }
-
-  const hasLineOf = ({ charts: all, sequences }) => all.some(({ lines }) => lines.some((line) => sequences.some(({ name }) => name === line.name)));
 
   /** Which of the results that stand side by side are shown. */
   function choiceOfResults(section) {
@@ -173,21 +173,18 @@
     const redraw = () => places.forEach((each) => { each.plot.destroy(); draw(each); });
     const entry = (line, index) => [line.look, line.name, { key: index, form: line.hollow ? "hollow" : line.area ? "area" : chart.names ? "bars" : chart.form }];
     if (legend && place === places[0]) fillLegend(legend, lines.map(entry).filter((_, at) => isCompared(lines[at])), hides, redraw);
-    const plot = drawChart(place, { ...chart, lines }, chart.names ? {} : { sync: `${section.title} ${chart.x_label}` });
-    if (section.sequence) plot.over.addEventListener("click", () => openSequence(section, plot));
+    const plot = drawChart(place, { ...chart, lines }, chart.names ? {} : { sync: `${section.title} ${chart.x_label}`, opens: opening(section, chart) });
     offerFiles(one(".head", place.closest("section")), (size) => shownBy(place.plot, size));
   }
 
-  /** The sequence of the flow whose line is nearest to the cursor. */
-  function openSequence({ sequence }, plot) {
-    const { idx, left, top } = plot.cursor;
-    if (!known(idx)) return;
-    const away = plot.chart.lines.map(({ name, hidden }, k) => {
-      const value = plot.data[k + 1][idx];
-      return { name, far: hidden || !known(value) ? Infinity : Math.abs(plot.valToPos(value, "y") - top) };
-    });
-    const nearest = away.sort((a, b) => a.far - b.far)[0];
-    if (nearest.far < 40) sequence.open(nearest.name, plot.posToVal(left, "x"));
+  /** Opens the packets of the flow, or of the first flow of the run, that a line over time is of. */
+  function opening({ sequence, sequences }, chart) {
+    if (!sequence || chart.x_label !== OVER_TIME) return undefined;
+    return ({ name, result = 0 }, at) => {
+      const own = sequences.filter((each) => each.result === result);
+      const found = own.find((each) => each.name === name) ?? own.find(({ run }) => new RegExp(`\\brun ${run}:`).test(name)) ?? own[0];
+      sequence.open((each) => each === found, at);
+    };
   }
 
   // Paper has no way to open them.

@@ -1,34 +1,53 @@
-// The packets of one flow in their order over time: what was sent, what arrived, what was lost.
+// The packets of one flow in their order over time: what was sent, arrived, acknowledged and lost, the window, and what was let leave.
 
 const SEQUENCE_UNITS = 1e5; // a second
 
-const sums = (values) => { let sum = 0; return values.map((value) => sum += value); };
+const sums = (values) => { let sum = 0; return values.map((value) => sum += value ?? 0); };
 
-/** The chart of a sequence: bytes over time, once when they were sent and once when they had arrived. */
-function sequenceChart({ name, every, sent, took, bytes, lost, losses }) {
+/** The chart of a sequence: bytes over time, once when they were sent, once when they had arrived and once when an ack said so. Above
+    what was acknowledged stand the window, and all that the controller then let be on the way. */
+function sequenceChart({ name, every, sent, took, bytes, acked = [], window = [], permitted = [], lost, losses }) {
   const [begun, total] = [sums(sent), sums(bytes)];
   const y = total.map((value) => value / 1e6);
   const marked = lost.length ? [{ sign: "×", name: "lost", at: lost.map((at) => at / SEQUENCE_UNITS) }] : [];
   // What overtook another is drawn in the order of time.
-  const inOrder = (x) => { const order = x.map((_, i) => i).sort((a, b) => x[a] - x[b]); return { x: order.map((i) => x[i]), y: order.map((i) => y[i]) }; };
+  const inOrder = (x, values = y) => { const order = x.map((_, i) => i).filter((i) => known(x[i]) && known(values[i])).sort((a, b) => x[a] - x[b]); return { x: order.map((i) => x[i]), y: order.map((i) => values[i]) }; };
+  const ackedAt = acked.map((after, i) => known(after) ? (begun[i] + took[i] + after) / SEQUENCE_UNITS : null);
+  const windows = sums(window).map((size, i) => known(window[i]) ? size : null);
+  const above = (sizes) => inOrder(ackedAt, sizes.map((size, i) => known(size) ? y[i] + size / 1e6 : null));
+  const isMore = permitted.some((beyond, i) => beyond || (known(beyond) && !known(window[i])));
+  const ofAcks = [
+    { name: "acknowledged", look: 2, ...inOrder(ackedAt) },
+    { name: "window", look: 3, ...above(windows) },
+    { name: "permitted", look: 4, ...above(isMore ? permitted.map((beyond, i) => known(beyond) ? (windows[i] ?? 0) + beyond : null) : []) },
+  ];
   return {
-    title: `Time sequence, ${name}`, unit: "MB", x_unit: "s", x_label: "time [s]", follows: true, every, losses,
+    title: `Time sequence, ${name}`, unit: "MB", x_unit: "s", x_label: "time [s]", follows: true, every, losses, isBound: !isMore && permitted.some(known),
     lines: [
       { name: "sent", look: 0, ...inOrder(begun.map((at) => at / SEQUENCE_UNITS)), events: marked },
       { name: "arrived", look: 1, ...inOrder(begun.map((at, i) => (at + took[i]) / SEQUENCE_UNITS)) },
+      ...ofAcks.filter((line) => line.x.length > 0),
     ],
   };
 }
 
-/** What the tip tells: what was sent and has arrived by then, what is between, and how long the last one took. */
+/** What the tip tells: what was sent, has arrived and is acknowledged by then, what is between, how long the last one took, and what
+    the window and the permit were. */
 function sequenceAt(u) {
   const x = u.cursor.left >= 0 ? u.posToVal(u.cursor.left, "x") : null;
   if (x === null) return null;
-  const [sent, arrived] = u.chart.lines.map((line) => line.y[lastUpTo(line.x, x)] ?? 0);
-  const reached = u.chart.lines[1].x[lastUpTo(u.chart.lines[0].y, arrived)];
-  const waited = reached - u.chart.lines[0].x[lastUpTo(u.chart.lines[0].y, arrived)];
-  const rows = [["sent", `${brief(sent)} MB`], ["arrived", `${brief(arrived)} MB`], ["on the way", `${brief((sent - arrived) * 1e3)} kB`], ["the last took", known(waited) && !Number.isNaN(waited) ? `${brief(waited * 1e3)} ms` : "–"]];
-  return [`${+x.toPrecision(6)} s`, rows.map(([name, value], i) => [i < 2 ? [dot(i)] : [], name, value])];
+  const { lines } = u.chart;
+  const values = Object.fromEntries(lines.map((line) => [line.name, line.y[lastUpTo(line.x, x)] ?? 0]));
+  const { sent, arrived, acknowledged } = values;
+  const reached = lines[1].x[lastUpTo(lines[0].y, arrived)];
+  const waited = reached - lines[0].x[lastUpTo(lines[0].y, arrived)];
+  const beyond = (name) => [dot(lines.find((line) => line.name === name).look), name, `${brief((values[name] - acknowledged) * 1e3)} kB`];
+  const rows = [
+    [dot(0), "sent", `${brief(sent)} MB`], [dot(1), "arrived", `${brief(arrived)} MB`], ...(known(acknowledged) ? [[dot(2), "acknowledged", `${brief(acknowledged)} MB`]] : []),
+    [[], "on the way", `${brief((sent - arrived) * 1e3)} kB`], [[], "the last took", known(waited) && !Number.isNaN(waited) ? `${brief(waited * 1e3)} ms` : "–"],
+    ...["window", "permitted"].filter((name) => known(values[name])).map(beyond),
+  ];
+  return [`${+x.toPrecision(6)} s`, rows];
 }
 
 /** The last place whose value is not above `value`; -1: none. */
@@ -41,8 +60,9 @@ function lastUpTo(values, value) {
   return low - 1;
 }
 
-/** The part of a page that shows one of several sequences. `isLinked`: other charts have lines of the same flows. It draws itself when the page draws its charts: `draw`. */
-function sequencePart(sequences, isLinked) {
+/** The part of a page that shows one of several sequences. `ofRuns`: their runs are those of the comparison. It draws
+    itself when the page draws its charts: `draw`. */
+function sequencePart(sequences, ofRuns) {
   const place = element("div", { class: "chart-place sequence" });
   const pick = element("select", {}, ...sequences.map(({ name }, at) => element("option", { value: at }, name)));
   const label = element("label", { ...(sequences.length > 1 ? {} : { hidden: true }) }, "of ", pick);
@@ -58,12 +78,15 @@ function sequencePart(sequences, isLinked) {
     const thinned = chart.every > 1 ? `One of ${chart.every} packets is drawn. ` : "";
     const marked = chart.lines[0].events[0]?.at.length ?? 0;
     const lost = chart.losses > marked ? `The first ${marked} of ${chart.losses} losses are marked. ` : "";
-    note.textContent = `${thinned}${lost}Across from line to line: how long a packet took; upright: what was on the way.${isLinked ? " A click on a flow's line in another chart opens it here." : ""}`;
+    const has = (name) => chart.lines.some((line) => line.name === name);
+    const above = [has("window") ? "the window" : "", has("permitted") ? "all that was let be on the way (permitted)" : ""].filter(Boolean).join(" and ");
+    const acks = !has("acknowledged") ? "The log has no acks. " : above ? `Above what was acknowledged: ${above}${chart.isBound ? ", which is all that was let be on the way" : ""}. ` : "";
+    note.textContent = `${thinned}${lost}${acks}Across from line to line: how long a packet took; upright: what was on the way. A click on a line or an event of another chart over time, or Enter at its cursor, opens that flow and time here.`;
   };
   pick.addEventListener("change", draw);
-  /** Shows the sequence of this name around a time. */
-  const open = (name, at) => {
-    const found = sequences.findIndex((each) => each.name === name);
+  /** Shows the first sequence of which `is` holds around a time. False: there is none. */
+  const open = (is, at) => {
+    const found = sequences.findIndex(is);
     if (found < 0) return false;
     pick.value = found;
     const { x } = sequenceChart(sequences[found]).lines[0];
@@ -73,5 +96,9 @@ function sequencePart(sequences, isLinked) {
     section.scrollIntoView({ block: "center" });
     return true;
   };
+  if (ofRuns) packetsOfRuns = open;
   return { section, draw, open };
 }
+
+/** Opens the packets of a run of the page's comparison; null: the page has none. */
+let packetsOfRuns = null;

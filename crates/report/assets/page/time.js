@@ -30,7 +30,13 @@ function drawWindows(timed) {
 }
 
 /** What the lines of a run have in common. */
-const lineOf = (run) => ({ look: run.cc, name: data.controllers[run.cc], hidden: state.hidden.has(run.cc), events: eventsOf(run) });
+const lineOf = (run) => ({ ...packetsOf(run, 0), look: run.cc, name: data.controllers[run.cc], hidden: state.hidden.has(run.cc), events: eventsOf(run) });
+
+/** Whose packets a line is of. */
+const packetsOf = (run, flow) => ({ packets: { run: run.number, flow, names: [data.controllers[run.cc], run.flows[flow]?.[0]] } });
+
+/** A log of other runs has other controllers. */
+const openPackets = ({ packets }, at) => packets && packetsOfRuns(({ run, flow, cc }) => run === packets.run && flow === packets.flow && packets.names.includes(cc), at);
 
 /** The chosen value of a run's controller; the window has finer bins than the others. */
 function insideOf(run) {
@@ -61,7 +67,7 @@ function timeChart(section, where, lines, { unit, log = false, least = LEAST_DEL
     title: titleOf(where) + seedWords(", "), unit, lines: [...area, ...drawn], log_y: log, least, x_unit: "s", x_range: [0, state.end],
     y_range: top && [0, top], form: stacked ? "stack" : "lines", bands: bands.map((pair) => pair.map((at) => at + area.length)), marks: [...marks, ...handoversShown()],
   };
-  const plot = drawChart(where, chart, { sync: "time", zoom: state.zoom, onZoom: zoomed, onReset: zoomOut });
+  const plot = drawChart(where, chart, { sync: "time", zoom: state.zoom, onZoom: zoomed, onReset: zoomOut, opens: packetsOfRuns && openPackets });
   plot.section = section;
   plots.push(plot);
   offerChart(where, plot);

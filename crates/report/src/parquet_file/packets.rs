@@ -10,9 +10,11 @@ use cellpace_measure::{Collector, Figures, FlowSpan, MeasuredWindow, Series};
 use cellpace_path::{DropReason, Fate, Packet, PacketRecord};
 use serde_json::{Value, json};
 
-use super::sequence::{MAX_POINTS, SequenceTaker};
+use super::sequence::{MAX_ACKED_POINTS, MAX_POINTS, SequenceTaker};
 use super::{Objects, Stored};
 use crate::ReportError;
+use crate::packet_ack::PacketAck;
+use crate::packet_log::ACK_COLUMNS;
 use crate::sequence::flow_name;
 
 /// Runs of a log; more are no page.
@@ -40,13 +42,13 @@ pub(super) fn runs(stored: &Stored<'_>) -> Objects {
     if found.runs.is_empty() {
         return Err(stored.wrong(&"a packet log without packets"));
     }
-    let points = MAX_POINTS / found.runs.len();
+    let points = if found.has_acks { MAX_ACKED_POINTS } else { MAX_POINTS } / found.runs.len();
     let mut measured: BTreeMap<u32, MeasuredRun> =
         found.runs.iter().map(|(number, run)| (*number, MeasuredRun::new(run, points))).collect();
     each(stored, |row| {
         let run = found.runs.get(&row.run).zip(measured.get_mut(&row.run));
         if let Some((found, run)) = run {
-            run.record(row.record, found.place(row.flow));
+            run.record(row.record, row.ack, found.place(row.flow));
         }
         Ok(())
     })?;
@@ -59,6 +61,7 @@ struct PacketRow<'a> {
     cc: &'a str,
     flow: u32,
     record: PacketRecord,
+    ack: Option<PacketAck>,
 }
 
 /// Calls `see` for every row in turn.
@@ -86,6 +89,8 @@ struct PacketColumns<'a> {
     size: &'a UInt32Array,
     times: [&'a UInt64Array; 4],
     fate: (&'a DictionaryArray<Int32Type>, &'a StringArray),
+    /// A log of an earlier version has none of them.
+    acks: Option<[&'a UInt64Array; ACK_COLUMNS.len()]>,
 }
 
 impl<'a> PacketColumns<'a> {
@@ -110,6 +115,14 @@ impl<'a> PacketColumns<'a> {
                 time("departed_ns")?,
             ],
             fate: texts("fate")?,
+            acks: match batch.column_by_name(ACK_COLUMNS[0]) {
+                None => None,
+                Some(_) => {
+                    let [acked, in_flight, cwnd, permit] =
+                        ACK_COLUMNS.map(|name| stored.typed(batch, name));
+                    Some([acked?, in_flight?, cwnd?, permit?])
+                }
+            },
         })
     }
 
@@ -132,7 +145,18 @@ impl<'a> PacketColumns<'a> {
             ..Packet::new(0, flow, self.size.value(at), sent)
         };
         let record = PacketRecord { packet, fate: fate(text(self.fate)?)? };
-        Some(PacketRow { run: self.run.value(at), cc: text(self.cc)?, flow, record })
+        let ack = self.ack(at);
+        // No ack comes before its packet has arrived.
+        if ack.is_some_and(|ack| ack.at < departed) {
+            return None;
+        }
+        Some(PacketRow { run: self.run.value(at), cc: text(self.cc)?, flow, record, ack })
+    }
+
+    fn ack(&self, at: usize) -> Option<PacketAck> {
+        let value = |column: &UInt64Array| column.is_valid(at).then(|| column.value(at));
+        let [acked, in_flight, cwnd, permit] = self.acks?.map(value);
+        Some(PacketAck { at: Time::from_nanos(acked?), in_flight: in_flight?, cwnd, permit })
     }
 }
 
@@ -149,6 +173,7 @@ fn fate(word: &str) -> Option<Fate> {
 struct Found {
     runs: BTreeMap<u32, FoundRun>,
     flows: usize,
+    has_acks: bool,
 }
 
 #[derive(Default)]
@@ -179,6 +204,7 @@ impl Found {
         if !self.runs.contains_key(&row.run) && self.runs.len() >= MAX_RUNS {
             return Err(stored.wrong(&format!("more than {MAX_RUNS} runs")));
         }
+        self.has_acks |= row.ack.is_some();
         let run = self.runs.entry(row.run).or_default();
         let packet = &row.record.packet;
         let known = run.places.get(&row.flow).copied();
@@ -258,7 +284,7 @@ impl MeasuredRun {
         }
     }
 
-    fn record(&mut self, mut record: PacketRecord, place: usize) {
+    fn record(&mut self, mut record: PacketRecord, ack: Option<PacketAck>, place: usize) {
         record.packet.flow = place as u32;
         if let Fate::Dropped(reason) = record.fate {
             let which = DROPS.iter().position(|known| *known == reason).unwrap_or(0);
@@ -268,13 +294,17 @@ impl MeasuredRun {
                 *lost += 1;
             }
         }
-        self.sequences.record(&record, place);
+        self.sequences.record(&record, ack, place);
         self.collector.record(&record);
     }
 
     fn object(self, number: u32, run: &FoundRun) -> Value {
         let (window, lost) = (run.window(), self.lost);
-        let sequences = self.sequences.finish(run.flows.iter().map(FoundFlow::name));
+        let mut sequences = self.sequences.finish(run.flows.iter().map(FoundFlow::name));
+        for (sequence, flow) in sequences.iter_mut().zip(&run.flows) {
+            (sequence.run, sequence.flow) = (number, flow.number);
+            sequence.cc.clone_from(&flow.cc);
+        }
         // What the link offered stands in no packet.
         let (figures, series) = self.collector.finish(0);
         let dropped = DROPS.iter().zip(self.dropped).filter(|(_, count)| *count > 0);

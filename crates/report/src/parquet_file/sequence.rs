@@ -3,10 +3,12 @@
 use cellpace_base::Time;
 use cellpace_path::{Fate, PacketRecord};
 
+use crate::packet_ack::PacketAck;
 use crate::sequence::PacketSequence;
 
-/// Packets of a page. Each takes about ten characters, and the page shall stay below 1.5 MB.
-pub(crate) const MAX_POINTS: usize = 80_000;
+/// Packets of a page without and with acks. Each takes some 14 or 25 characters, and the page shall stay below 1.5 MB.
+pub(crate) const MAX_POINTS: usize = 64_000;
+pub(crate) const MAX_ACKED_POINTS: usize = 36_000;
 
 /// Losses of a flow that are marked.
 const MAX_LOSSES: usize = 5_000;
@@ -35,6 +37,7 @@ struct TakenPacket {
     left: Time,
     /// With it, since the flow began.
     bytes: u64,
+    ack: Option<PacketAck>,
 }
 
 impl SequenceTaker {
@@ -44,8 +47,8 @@ impl SequenceTaker {
         Self { flows, every: 1, left: points.max(2) }
     }
 
-    /// What became of a packet of the flow at `place`; the records are in the order of their end.
-    pub(crate) fn record(&mut self, record: &PacketRecord, place: usize) {
+    /// What became of a packet of the flow at `place`, and its ack; the records are in the order of their end.
+    pub(crate) fn record(&mut self, record: &PacketRecord, ack: Option<PacketAck>, place: usize) {
         let Some(flow) = self.flows.get_mut(place) else { return };
         let packet = &record.packet;
         match record.fate {
@@ -64,7 +67,7 @@ impl SequenceTaker {
         flow.packets += 1;
         if number.is_multiple_of(self.every) {
             let (sent, left) = (packet.sent_at, packet.departed_at);
-            flow.points.push(TakenPacket { number, sent, left, bytes: flow.arrived });
+            flow.points.push(TakenPacket { number, sent, left, bytes: flow.arrived, ack });
             self.left -= 1;
         }
         if self.left == 0 {
@@ -90,7 +93,6 @@ impl SequenceTaker {
 
 impl TakenFlow {
     fn sequence(mut self, name: String, every: u64) -> PacketSequence {
-        let units = |at: Time| (at.as_nanos() / 10_000) as i64;
         self.lost.sort_unstable();
         let mut sequence =
             PacketSequence { name, every, losses: self.losses, ..PacketSequence::default() };
@@ -102,8 +104,37 @@ impl TakenFlow {
             (sent, bytes) = (units(point.sent), point.bytes);
         }
         sequence.lost = self.lost.iter().map(|at| units(*at)).collect();
+        if self.points.iter().any(|point| point.ack.is_some()) {
+            self.add_acks(&mut sequence);
+        }
         sequence
     }
+
+    fn add_acks(&self, sequence: &mut PacketSequence) {
+        let mut before = 0;
+        for TakenPacket { left, ack, .. } in &self.points {
+            let window = ack.and_then(|ack| ack.cwnd);
+            let change = window.map(|window| signed(window) - before);
+            before += change.unwrap_or(0);
+            let beyond = |ack: PacketAck| {
+                Some(
+                    signed(ack.in_flight.saturating_add(ack.permit?)) - signed(window.unwrap_or(0)),
+                )
+            };
+            sequence.acked.push(ack.map(|ack| units(ack.at) - units(*left)));
+            sequence.window.push(change);
+            sequence.permitted.push(ack.and_then(beyond));
+        }
+    }
+}
+
+/// In units of 10 microseconds.
+fn units(at: Time) -> i64 {
+    signed(at.as_nanos() / 10_000)
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -127,19 +158,42 @@ mod tests {
             (9, Fate::Delivered),
             (9, Fate::Duplicate),
         ] {
-            taker.record(&record(ms, fate), 0);
+            taker.record(&record(ms, fate), None, 0);
         }
         let [flow] = &taker.finish(["a".to_owned()].into_iter())[..] else { panic!() };
         assert_eq!((&flow.sent[..], &flow.took[..]), (&[500, 400][..], &[2000, 2000][..]));
         assert_eq!((&flow.bytes[..], &flow.lost[..]), (&[1500, 1500][..], &[800][..]));
         assert_eq!((flow.every, flow.losses), (1, 1));
+        assert!(flow.acked.is_empty() && flow.window.is_empty() && flow.permitted.is_empty());
+    }
+
+    #[test]
+    fn acks_are_told_by_when_they_came_and_what_the_window_and_the_permit_then_were() {
+        let mut taker = SequenceTaker::new(1, 100);
+        let ack = |ms, cwnd, permit| {
+            Some(PacketAck { at: Time::from_millis(ms), in_flight: 3_000, cwnd, permit })
+        };
+        for (sent, ack) in [
+            (0, ack(40, Some(15_000), Some(12_000))),
+            (1, None),
+            (2, ack(45, Some(2_000), Some(0))),
+            (3, ack(46, None, Some(500))),
+            (4, ack(47, Some(4_000), None)),
+        ] {
+            taker.record(&record(sent, Fate::Delivered), ack, 0);
+        }
+        let [flow] = &taker.finish(["a".to_owned()].into_iter())[..] else { panic!() };
+        // Each left the link 20 ms after it was sent.
+        assert_eq!(flow.acked, [Some(2000), None, Some(2300), Some(2300), Some(2300)]);
+        assert_eq!(flow.window, [Some(15_000), None, Some(-13_000), None, Some(2_000)]);
+        assert_eq!(flow.permitted, [Some(0), None, Some(1_000), Some(3_500), None]);
     }
 
     #[test]
     fn of_a_million_packets_as_many_are_kept_as_a_page_holds() {
         let mut taker = SequenceTaker::new(1, 1_000);
         for number in 0..1_000_000 {
-            taker.record(&record(number, Fate::Delivered), 0);
+            taker.record(&record(number, Fate::Delivered), None, 0);
         }
         let [flow] = &taker.finish(["a".to_owned()].into_iter())[..] else { panic!() };
         assert!((400..=1_000).contains(&flow.sent.len()), "{}", flow.sent.len());

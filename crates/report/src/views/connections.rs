@@ -6,6 +6,7 @@ use crate::number::{bytes, short, time};
 use crate::section::{Chart, Form, Line, MadeBy, PageTable, Section};
 
 use super::connection_samples::{ConnectionSamples, SampledFigure};
+use super::connections_over_time::{Mean, Moments, PlacedSeries};
 
 /// One connection. What a command does not know is left out.
 #[derive(Deserialize)]
@@ -17,6 +18,8 @@ pub(crate) struct LoggedConnection {
     #[serde(default)]
     cc: String,
     flow: u64,
+    /// Seconds after the first connection; results of earlier versions have none.
+    start_s: Option<f64>,
     direction: String,
     local: String,
     peer: String,
@@ -37,6 +40,9 @@ pub(crate) struct LoggedConnection {
     driver: String,
     series: Option<ConnectionSeries>,
 }
+
+/// Axis of charts in which each connection has its place.
+const TOGETHER: &str = "time since the first connection began, s";
 
 /// A connection over time, in equal bins from its beginning; `None` where nothing is known.
 #[derive(Deserialize)]
@@ -63,6 +69,7 @@ pub(crate) fn section(command: &str, connections: &[LoggedConnection]) -> Sectio
         facts: facts(connections),
         charts: charts(connections),
         tables: vec![table(connections)],
+        controllers: drawn(connections).into_iter().map(|(one, _)| one.cc.clone()).collect(),
         made_by: MadeBy {
             command: first.map_or(String::new(), |first| first.command.clone()),
             version: first.map_or(String::new(), |first| first.version.clone()),
@@ -204,31 +211,100 @@ fn table(connections: &[LoggedConnection]) -> PageTable {
 const MAX_DRAWN: usize = 6;
 
 fn charts(connections: &[LoggedConnection]) -> Vec<Chart> {
-    let mut charts = charts_over_time(connections);
+    let mut charts = charts_together(connections);
+    charts.extend(charts_over_time(connections));
     charts.extend(charts_of_all(connections));
     charts
 }
 
-fn charts_over_time(connections: &[LoggedConnection]) -> Vec<Chart> {
-    let mut drawn: Vec<(&LoggedConnection, &ConnectionSeries)> =
+/// What all connections had together, and how far apart they were at each moment.
+fn charts_together(connections: &[LoggedConnection]) -> Vec<Chart> {
+    let placed = |values: fn(&ConnectionSeries) -> &[Option<f64>]| -> Vec<PlacedSeries> {
+        let one = |one: &LoggedConnection| {
+            let (start_s, series) = (one.start_s?, one.series.as_ref()?);
+            let values = values(series).iter().map(|value| value.unwrap_or(f64::NAN)).collect();
+            Some(PlacedSeries { start_s, bin_s: series.bin_s, values })
+        };
+        connections.iter().filter_map(one).collect()
+    };
+    let rates = placed(|series| &series.throughput_mbps);
+    if rates.len() < 2 {
+        return Vec::new();
+    }
+    let chart = |title: &str, unit: &str, lines| Chart {
+        title: title.to_owned(),
+        unit: unit.to_owned(),
+        x_label: TOGETHER.to_owned(),
+        lines,
+        ..Chart::default()
+    };
+    let bands = |title: &str, unit: &str, moments: &Moments| {
+        let line = |(name, share): &(&str, f64)| {
+            let values = moments.quantiles(*share);
+            Line { look: Some(0), ..Line::of_bins(*name, moments.bin_s, values) }
+        };
+        let note = "The median of the connections that are open, and bands that hold half and 90 % of them.";
+        Chart {
+            note: note.to_owned(),
+            bands: vec![[4, 0], [3, 1]],
+            ..chart(title, unit, BANDS.iter().map(line).collect())
+        }
+    };
+    let Some(together) = Moments::of(&rates, Mean::OfBin) else { return Vec::new() };
+    let sum = Line::of_bins("all connections", together.bin_s, together.sums());
+    let mut charts = vec![chart("Throughput of all connections", "Mbit/s", vec![sum])];
+    // Fewer are drawn one by one.
+    if rates.len() > MAX_DRAWN {
+        let known = [
+            ("Throughput of a connection", "Mbit/s", rates),
+            ("RTT of a connection", "ms", placed(|series| &series.rtt_ms)),
+        ];
+        let known = known.iter().filter_map(|(title, unit, all)| {
+            Some(bands(title, unit, &Moments::of(all, Mean::OfKnown)?))
+        });
+        charts.extend(known);
+    }
+    charts
+}
+
+/// Percentiles of the connections of a moment.
+const BANDS: [(&str, f64); 5] =
+    [("5 %", 0.05), ("25 %", 0.25), ("median", 0.5), ("75 %", 0.75), ("95 %", 0.95)];
+
+/// Those that are drawn over time.
+fn drawn(connections: &[LoggedConnection]) -> Vec<(&LoggedConnection, &ConnectionSeries)> {
+    let mut drawn: Vec<_> =
         connections.iter().filter_map(|c| Some((c, c.series.as_ref()?))).collect();
     drawn.sort_by_key(|(connection, _)| std::cmp::Reverse(connection.acked_bytes));
-    let note = match drawn.len() > MAX_DRAWN {
+    drawn.truncate(MAX_DRAWN);
+    drawn
+}
+
+fn charts_over_time(connections: &[LoggedConnection]) -> Vec<Chart> {
+    let drawn = drawn(connections);
+    let known = connections.iter().filter(|connection| connection.series.is_some()).count();
+    let note = match known > MAX_DRAWN {
         true => format!("The {MAX_DRAWN} connections that delivered most."),
         false => String::new(),
     };
-    drawn.truncate(MAX_DRAWN);
+    // Each has its place in time where there are others, and all places are known.
+    let is_placed = drawn.len() > 1 && drawn.iter().all(|(one, _)| one.start_s.is_some());
     let chart = |title: &str, unit: &str, values: fn(&ConnectionSeries) -> Vec<Option<f64>>| {
         let line = |(connection, series): &(&LoggedConnection, &ConnectionSeries)| {
             let values = values(series).into_iter();
             let values = values.map(|value| value.unwrap_or(f64::NAN) as f32).collect();
-            Line::of_bins(format!("flow {}", connection.flow), series.bin_s, values)
+            let start_s = connection.start_s.filter(|_| is_placed).unwrap_or(0.0);
+            let line = Line::of_bins(format!("flow {}", connection.flow), series.bin_s, values);
+            Line { x: line.x.iter().map(|x| x + start_s).collect(), ..line }
         };
         Chart {
             title: title.to_owned(),
             unit: unit.to_owned(),
             note: note.clone(),
-            x_label: "time since the connection began, s".to_owned(),
+            x_label: match is_placed {
+                true => TOGETHER.to_owned(),
+                false => "time since the connection began, s".to_owned(),
+            },
             lines: drawn.iter().map(line).collect(),
             ..Chart::default()
         }

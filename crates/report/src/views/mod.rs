@@ -3,6 +3,7 @@
 mod conformance;
 mod connection_samples;
 mod connections;
+mod connections_over_time;
 mod experiment;
 mod logged_transfers;
 mod many_flows;

@@ -69,6 +69,10 @@ pub(crate) fn section(runs: &[PacketRun]) -> Section {
         facts: facts(runs),
         charts: charts(runs),
         tables: vec![table(runs)],
+        controllers: match runs {
+            [run] => run.per_flow.iter().map(|flow| flow.cc.clone()).collect(),
+            _ => runs.iter().take(MAX_DRAWN).map(|run| run.cc.clone()).collect(),
+        },
         sequences: sequences(runs),
         ..Section::default()
     }

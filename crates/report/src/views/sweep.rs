@@ -247,7 +247,8 @@ fn frontier(controllers: &[SweptController<'_>]) -> Chart {
         lines: controllers.iter().filter(|of| of.p95.is_finite()).map(line).collect(),
         log_x: true,
         reversed_x: true,
-        form: Form::Marks,
+        form: Form::Scatter,
+        note: "The line joins those that no other beats in both.".to_owned(),
         ..Chart::default()
     }
 }

@@ -74,6 +74,7 @@ impl ReportedTransfer {
             facts: self.facts(),
             charts: self.charts(),
             tables: vec![self.flow_table()],
+            controllers: self.flows.iter().map(|flow| flow.cc.clone()).collect(),
             made_by: MadeBy {
                 command: self.command.clone(),
                 version: self.version.clone(),

@@ -52,7 +52,7 @@ setTimeout(() => {
     tables: [...document.querySelectorAll("main table")].filter((table) => table.tBodies[0]?.rows.length).map(tableOf),
     charts: seen(".chart, .chart-place").filter((place) => place.plot).map(chartOf),
     labels: seen("svg .label").map(words),
-    looks: Object.fromEntries(seen("#legend .toggle").map((button) => [words(button), button.querySelector("path")?.outerHTML ?? ""])),
+    looks: Object.fromEntries(seen("#legend .toggle, .legend .toggle").map((button) => [words(button), button.querySelector("path")?.outerHTML ?? ""])),
     mislabelled: seen("svg").flatMap(mislabelled),
     odd: seen("main svg").map(odd).filter(Boolean),
   };

@@ -502,6 +502,36 @@ fn a_controller_looks_alike_on_every_page_and_of_many_one_is_highlighted() {
     assert!(read.chart("Throughput").lines.iter().all(|line| !line.pale));
 }
 
+/// The log of a command with two connections under `cc`.
+fn logged_connections(cc: &str) -> Document {
+    let lines = (1..=2).map(|flow| {
+        let mut one = value(include_str!("run.json")).remove(0);
+        (one["cc"], one["flow"]) = (cc.into(), flow.into());
+        one["series"] = serde_json::json!({
+            "bin_s": 0.5, "throughput_mbps": [1.0, 2.0, 3.0], "rtt_ms": [50.0, 60.0, 70.0], "cwnd_bytes": [1e4, 2e4, 3e4],
+        });
+        one.to_string() + "\n"
+    });
+    document(&format!("{cc}.jsonl"), &lines.collect::<String>())
+}
+
+#[test]
+fn connections_under_two_controllers_look_like_them() {
+    let Some(browser) = Browser::find() else { return };
+    let comparison = consistent(example::large("lte-driving", 3, 1, 20));
+    let known = browser.read("looks-known", &of(&comparison)).looks;
+    let all = [logged_connections("cubic"), logged_connections("copa")];
+    let looks = browser.read("looks-connections", &all).looks;
+    for flow in ["flow 1", "flow 2"] {
+        assert_eq!(looks[&format!("cubic: {flow}")], known["cubic"]);
+        assert_eq!(looks[&format!("copa: {flow}")], known["copa:delta=0.1"]);
+    }
+    // Of one result alone the connection that brought most has the look.
+    let alone = browser.read("looks-alone", &all[1..]).looks;
+    assert_eq!(alone["flow 1"], known["copa:delta=0.1"]);
+    assert_ne!(alone["flow 2"], alone["flow 1"]);
+}
+
 fn value(text: &str) -> Vec<Value> {
     serde_json::Deserializer::from_str(text).into_iter().map(Result::unwrap).collect()
 }
@@ -564,24 +594,44 @@ fn connections_say_what_their_json_has() {
 
 /// The log of one run of two flows: every packet takes 50 ms, and every hundredth is lost.
 #[cfg(feature = "parquet")]
-pub(super) fn packets(count: u64) -> Document {
-    use cellpace_base::{Span, Time};
-    use cellpace_path::{DropReason, Fate, Packet, PacketRecord};
+fn logged(write: impl FnOnce(&mut cellpace_report::PacketLog)) -> Document {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.parquet");
     let mut log = cellpace_report::PacketLog::create(&path).unwrap();
-    for number in 0..count {
-        let sent = Time::ZERO + Span::from_micros(500 * number);
-        let left = sent + Span::from_millis(50);
-        let (flow, cc) = if number % 4 == 3 { (1, "cubic") } else { (0, "copa") };
-        let is_lost = number % 100 == 0;
-        let fate = if is_lost { Fate::Dropped(DropReason::Overflow) } else { Fate::Delivered };
-        let times = Packet::new(number, flow, 1250, sent);
-        let packet = Packet { enqueued_at: sent, dequeued_at: left, departed_at: left, ..times };
-        log.push(0, cc, &PacketRecord { packet, fate }).unwrap();
-    }
+    write(&mut log);
     log.finish().unwrap();
     Document::read_parquet("log.parquet", &std::fs::File::open(&path).unwrap()).unwrap()
+}
+
+/// A packet every 500 microseconds, which takes 50 ms, and the ack 30 ms more.
+#[cfg(feature = "parquet")]
+pub(super) fn packets(count: u64) -> Document {
+    use cellpace_base::{Span, Time};
+    use cellpace_path::{DropReason, Fate, Packet, PacketRecord};
+    logged(|log| {
+        for number in 0..count {
+            let sent = Time::ZERO + Span::from_micros(500 * number);
+            let left = sent + Span::from_millis(50);
+            let (flow, cc) = if number % 4 == 3 { (1, "cubic") } else { (0, "copa") };
+            let is_lost = number % 100 == 0;
+            let fate = if is_lost { Fate::Dropped(DropReason::Overflow) } else { Fate::Delivered };
+            let times = Packet::new(number, flow, 1250, sent);
+            let packet =
+                Packet { enqueued_at: sent, dequeued_at: left, departed_at: left, ..times };
+            log.push(0, cc, &PacketRecord { packet, fate }).unwrap();
+            let window = 150_000 + 1_250 * (number % 64);
+            let ack = cellpace_report::PacketAck {
+                at: left + Span::from_millis(30),
+                in_flight: 120_000,
+                cwnd: Some(window),
+                // Copa's is its window; the other one gets some more.
+                permit: Some(window - 120_000 + if flow == 1 { 5_000 } else { 0 }),
+            };
+            if !is_lost {
+                log.ack(flow, number, ack);
+            }
+        }
+    })
 }
 
 #[cfg(feature = "parquet")]
@@ -591,14 +641,26 @@ fn packets_of_a_flow_are_drawn_in_their_order_and_opened_from_its_line() {
     let document = packets(20_000);
     let read = browser.read("packets", std::slice::from_ref(&document));
     let chart = read.chart("Time sequence, flow 0: copa");
-    let [sent, arrived] = &chart.lines[..] else { panic!("{chart:?}") };
-    assert_eq!((sent.name.as_str(), arrived.name.as_str()), ("sent", "arrived"));
+    let [sent, arrived, acknowledged, window] = &chart.lines[..] else { panic!("{chart:?}") };
+    let names = chart.lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>();
+    assert_eq!(names, ["sent", "arrived", "acknowledged", "window"], "its permit is its window");
     // Three of four packets are of the first flow, and all that are lost, 200.
     assert_eq!(sent.x.len(), 15_000 - 200);
     assert_eq!(sent.y.last().unwrap().map(|mb| (mb * 1e3).round()), Some(14_800.0 * 1.25));
     for (sent, arrived) in sent.x.iter().zip(&arrived.x) {
         assert!((arrived - sent - 0.05).abs() < 2e-5, "{sent} {arrived}");
     }
+    assert_eq!(acknowledged.y, arrived.y);
+    for (acked, arrived) in acknowledged.x.iter().zip(&arrived.x) {
+        assert!((acked - arrived - 0.03).abs() < 2e-5, "{arrived} {acked}");
+    }
+    let numbers = (0..20_000).filter(|number| number % 4 != 3 && number % 100 != 0);
+    assert_eq!(window.x, acknowledged.x);
+    for ((above, acked), number) in window.y.iter().zip(&acknowledged.y).zip(numbers) {
+        let kb = (above.unwrap() - acked.unwrap()) * 1e3;
+        assert!((kb - 150.0 - 1.25 * f64::from(number % 64)).abs() < 1e-6, "packet {number}: {kb}");
+    }
+    assert!(read.notes.iter().any(|note| note.contains("which is all that was let be on the way")));
     // A click on the other flow's line at 5 s.
     let script = "setTimeout(() => { \
         const part = [...document.querySelectorAll('main section')].find((part) => part.textContent.startsWith('Throughput of each flow')); \
@@ -607,7 +669,8 @@ fn packets_of_a_flow_are_drawn_in_their_order_and_opened_from_its_line() {
         const at = { bubbles: true, clientX: box.left + plot.valToPos(5, 'x'), clientY: box.top + plot.valToPos(plot.data[k + 1][idx], 'y') }; \
         for (const type of ['mouseenter', 'mousemove', 'mousedown', 'mouseup', 'click']) over.dispatchEvent(new MouseEvent(type, at)); \
         setTimeout(() => { const { chart, scales } = document.querySelector('.sequence').plot; \
-        cellpace.opened = { title: chart.title, min: scales.x.min, max: scales.x.max }; \
+        const last = (name) => chart.lines.find((line) => line.name === name).y.at(-1); \
+        cellpace.opened = { title: chart.title, min: scales.x.min, max: scales.x.max, beyond: 1e3 * (last('permitted') - last('window')) }; \
         document.documentElement.dataset.cellpace = JSON.stringify(cellpace); }, 50); }, 100);";
     let page = page(&[document]).unwrap();
     let file = browser.write("sequence", &with_script(&page, script));
@@ -617,6 +680,71 @@ fn packets_of_a_flow_are_drawn_in_their_order_and_opened_from_its_line() {
     assert_eq!(opened["title"], "Time sequence, flow 1: cubic");
     let [min, max] = ["min", "max"].map(|end| opened[end].as_f64().unwrap());
     assert!(min < 5.0 && max > 5.0 && max - min < 2.0, "{opened}");
+    assert!((opened["beyond"].as_f64().unwrap() - 5.0).abs() < 1e-6, "{opened}");
+}
+
+/// Runs of the controllers of `comparison`, 100 packets a second.
+#[cfg(feature = "parquet")]
+fn packets_of(comparison: &Comparison) -> Document {
+    use cellpace_base::{Span, Time};
+    use cellpace_path::{Fate, Packet, PacketRecord};
+    logged(|log| {
+        for (run, each) in (0..).zip(&comparison.runs) {
+            for number in 0..2_000 {
+                let packet =
+                    Packet::new(number, 0, 1500, Time::ZERO + Span::from_millis(10 * number));
+                log.push(run, &each.cc, &PacketRecord { packet, fate: Fate::Delivered }).unwrap();
+            }
+        }
+    })
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn packets_are_opened_from_an_event_and_a_line_of_their_comparison() {
+    let Some(browser) = Browser::find() else { return };
+    let comparison = example::large("city-drive.down", 3, 1, 20);
+    let [result] = of(&comparison);
+    let all = [result, packets_of(&comparison)];
+    // Charts take what is asked of them a moment later.
+    let script = "setTimeout(async () => { \
+        const rest = () => new Promise((then) => setTimeout(then, 20)); \
+        const place = document.querySelector('#throughput .chart'); const plot = () => place.plot; \
+        const seen = () => { const { chart, scales } = document.querySelector('.sequence').plot; \
+            return { title: chart.title, middle: (scales.x.min + scales.x.max) / 2 }; }; \
+        const k = plot().chart.lines.findIndex((line) => line.name === 'cubic'); \
+        const at = plot().chart.lines[k].events.find((event) => event.name === 'timeout').at[0]; \
+        const value = plot().data[k + 1][plot().valToIdx(at)]; const box = plot().over.getBoundingClientRect(); \
+        const mouse = { bubbles: true, clientX: box.left + plot().valToPos(at, 'x') + 3, clientY: box.top + plot().valToPos(value, 'y') + 3 }; \
+        for (const type of ['mouseenter', 'mousemove', 'mousedown', 'mouseup', 'click']) plot().over.dispatchEvent(new MouseEvent(type, mouse)); \
+        await rest(); cellpace.event = { ...seen(), at }; \
+        place.focus(); place.dispatchEvent(new KeyboardEvent('keydown', { key: 'End', bubbles: true })); \
+        for (let i = 0; i < 25; i++) place.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowLeft', bubbles: true })); \
+        const last = plot().chart.lines.findIndex((line) => line.name.startsWith('copa')); \
+        plot().setCursor({ left: plot().cursor.left, top: plot().valToPos(plot().data[last + 1][plot().cursor.idx], 'y') }); \
+        place.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true })); \
+        await rest(); cellpace.line = seen(); \
+        document.documentElement.dataset.cellpace = JSON.stringify(cellpace); }, 100);";
+    let open = |name: &str, documents: &[Document]| {
+        let page = page(documents).unwrap();
+        assert!(page.len() < 1_500_000, "{}", page.len());
+        let file = browser.write(name, &with_script(&page, script));
+        let dom = browser.dump(name, &format!("file://{}", file.display()), &[]);
+        browser.outcome(name, &dom, "data-cellpace=\"")
+    };
+    let seen = open("opened", &all);
+    assert_eq!(seen["event"]["title"], "Time sequence, run 1, flow 0: cubic");
+    let middle = |of: &Value| of["middle"].as_f64().unwrap();
+    let at = seen["event"]["at"].as_f64().unwrap();
+    assert!((middle(&seen["event"]) - at).abs() < 0.02, "{seen}");
+    assert_eq!(seen["line"]["title"], "Time sequence, run 2, flow 0: copa:delta=0.1");
+    assert!((middle(&seen["line"]) - 10.0).abs() < 0.5, "{seen}");
+
+    // A log of other controllers is not that of these runs.
+    let mut others = comparison;
+    others.runs.reverse();
+    let seen = open("not-opened", &[all[0].clone(), packets_of(&others)]);
+    assert_eq!(seen["event"]["title"], "Time sequence, run 0, flow 0: copa:delta=0.1");
 }
 
 #[cfg(feature = "parquet")]
@@ -636,7 +764,7 @@ fn a_million_packets_are_a_page_that_moves() {
     let seen = browser.outcome("million", &dom, "data-cellpace=\"");
     println!("a million packets: {} bytes, {} ms a frame", page.len(), seen["frameMs"]);
     assert!(seen["points"].as_u64().unwrap() > 20_000, "{seen}");
-    assert!(seen["note"].as_str().unwrap().contains("One of 16 packets is drawn"), "{seen}");
+    assert!(seen["note"].as_str().unwrap().contains("One of 32 packets is drawn"), "{seen}");
 }
 
 #[test]
@@ -645,13 +773,44 @@ fn a_thousand_connections_are_searched_and_sorted() {
     let first = value(include_str!("run.json")).remove(0);
     let lines = (1..=1_000).map(|number| {
         let mut one = first.clone();
+        // One a second, each for a minute: the longer it goes on, the less it gets.
+        one["start_s"] = number.into();
+        let rates: Vec<f64> = (0..60).map(|second| f64::from(60 - second)).collect();
+        let rtts: Vec<f64> = rates.iter().map(|rate| 40.0 + rate).collect();
+        one["series"] = serde_json::json!({
+            "bin_s": 1.0, "throughput_mbps": rates, "rtt_ms": rtts, "cwnd_bytes": vec![1e4; 60],
+        });
         one["flow"] = number.into();
         one["peer"] = format!("198.51.100.{}:{}", number % 250, 10_000 + number).into();
         one["acked_bytes"] = (number * 1_000_000).into();
         one.to_string() + "\n"
     });
-    let page = page(&[document("many.jsonl", &lines.collect::<String>())]).unwrap();
+    let all = [document("many.jsonl", &lines.collect::<String>())];
+    let page = page(&all).unwrap();
     assert!(page.len() < 1_500_000, "{}", page.len());
+    // Once the first has ended there are sixty at each moment, one of each age.
+    let read = browser.read_page("thousand-read", &page);
+    let sum = &read.chart("Throughput of all connections").lines[0];
+    let at = |line: &ReadLine, second: f64| {
+        line.y[line.x.iter().position(|x| *x >= second).unwrap()].unwrap()
+    };
+    assert!((at(sum, 500.0) - 1830.0).abs() < 35.0, "{}", at(sum, 500.0));
+    let total: f64 = sum.y.iter().flatten().sum::<f64>() * (sum.x[1] - sum.x[0]);
+    assert!((total / 1_830_000.0 - 1.0).abs() < 0.01, "{total}");
+    for (title, base) in [("Throughput of a connection", 0.0), ("RTT of a connection", 40.0)] {
+        let chart = read.chart(title);
+        let names: Vec<&str> = chart.lines.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(names, ["5 %", "25 %", "median", "75 %", "95 %"]);
+        for (line, share) in chart.lines.iter().zip([0.05, 0.25, 0.5, 0.75, 0.95]) {
+            let expected = base + 1.0 + 59.0 * share;
+            assert!((at(line, 500.0) - expected).abs() < 2.0, "{title} {}: {expected}", line.name);
+        }
+    }
+    assert_eq!(
+        read.chart("Throughput over time").lines[0].x[0],
+        1000.0,
+        "the one that brought most"
+    );
     let script = "setTimeout(() => { const rows = () => [...document.querySelectorAll('.tall tbody tr')].filter((row) => !row.hidden); \
         const head = (name) => [...document.querySelectorAll('.tall thead th button')].find((button) => button.textContent === name); \
         head('acknowledged').click(); cellpace.most = rows()[0].cells[0].textContent; \
@@ -707,6 +866,37 @@ fn an_experiment_says_what_its_json_has() {
     let delay = cellpace_report::short(figures[0].arm.value);
     assert!(read.sentences[0].contains(&format!("→ {delay} ms")), "{:?}", read.sentences);
     assert_eq!(read.table("Arms").rows.len(), result.arms.len());
+}
+
+#[test]
+fn a_sweep_says_what_its_runs_have() {
+    let Some(browser) = Browser::find() else { return };
+    let text = sweep();
+    let read = browser.read("plan", &[document("plan.jsonl", &text)]);
+    let table = read.table("Each condition");
+    let runs = value(&text);
+    assert_eq!(table.rows.len(), runs.len());
+    let column = |name: &str| table.header.iter().position(|one| one.starts_with(name)).unwrap();
+    for run in &runs {
+        let of = |name: &str| run[name].as_str().unwrap();
+        let is_its = |row: &&Vec<String>| {
+            row[0] == of("cc")
+                && row[column("rtt")] == of("plan_rtt")
+                && row[column("queue")] == of("plan_queue")
+        };
+        let row = table.rows.iter().find(is_its).unwrap();
+        let p95 = run["queue_delay_ms_p95"].as_f64().unwrap();
+        assert_eq!(row[column("p95")], cellpace_report::short(p95), "{row:?}");
+        let percent = 100.0 * run["utilization"].as_f64().unwrap();
+        assert_eq!(row[column("utilization")], cellpace_report::short(percent), "{row:?}");
+    }
+    let frontier = read.chart("Utilization against queue delay");
+    for (line, (name, p95)) in frontier.lines.iter().zip([("copa", 34.0), ("cubic", 404.0)]) {
+        assert_eq!((&*line.name, line.y[0].map(f64::round)), (name, Some(80.0)));
+        assert!((line.x[0] - p95).abs() < 1e-6, "{line:?}");
+    }
+    assert!(read.headings.contains(&"copa: 95th percentile of the queue delay".to_owned()));
+    assert!(read.sentences[0].contains("copa keeps 95 % of the packets below 34 ms at 80 %"));
 }
 
 #[test]
