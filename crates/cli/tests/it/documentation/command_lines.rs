@@ -77,6 +77,12 @@ fn steps(block: &Block) -> Vec<Step> {
     steps
 }
 
+/// The command lines of a page, in their order.
+pub(crate) fn commands(page: &Page) -> Vec<String> {
+    let sessions = page.blocks.iter().filter(|block| is_session(block));
+    sessions.flat_map(steps).map(|step| step.command).collect()
+}
+
 /// Why the session of a page cannot run here.
 pub(crate) fn lacking(page: &str, commands: &[String]) -> Option<String> {
     let word = |program: &str| {

@@ -5,23 +5,82 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::pages;
+use super::{command_lines, pages, session};
 
-/// What is hidden of a page, the arguments of its `cellpace compare`, and the size of its picture.
-const PICTURES: [(&str, &str, &str, [u32; 2]); 2] = [
-    (
-        "comparison",
-        "",
-        "--cc verus --cc copa --cc cubic --cc bbr --cc sprout --trace lte-driving --trace umts-driving --trace hspa-walking",
-        [880, 1280],
-    ),
-    (
-        "events",
-        "header, #bar, #scatter, #cdf, #results, #flows, #profiles, footer { display: none !important } main { padding-top: 0 } section { margin-top: 16px }",
-        "--cc verus --cc cubic --cc copa --cc bbr --trace lte-driving --handover 35s/500ms",
-        [1155, 1065],
-    ),
+/// A picture of a page.
+struct Picture {
+    name: &'static str,
+    /// Rules of style beside the page's own.
+    style: &'static str,
+    made_by: MadeBy,
+    /// Width and height.
+    size: [u32; 2],
+}
+
+enum MadeBy {
+    /// `cellpace compare` with these arguments.
+    Compare(&'static str),
+    /// The command lines of a page of the documentation, which write `page.html`.
+    Page(&'static str),
+}
+
+const PICTURES: [Picture; 3] = [
+    Picture {
+        name: "comparison",
+        style: "",
+        made_by: MadeBy::Compare(
+            "--cc verus --cc copa --cc cubic --cc bbr --cc sprout --trace lte-driving --trace umts-driving --trace hspa-walking",
+        ),
+        size: [880, 1280],
+    },
+    Picture {
+        name: "events",
+        style: "header, #bar, #scatter, #cdf, #results, #flows, #profiles, footer { display: none !important } main { padding-top: 0 } section { margin-top: 16px }",
+        made_by: MadeBy::Compare(
+            "--cc verus --cc cubic --cc copa --cc bbr --trace lte-driving --handover 35s/500ms",
+        ),
+        size: [1155, 1065],
+    },
+    Picture {
+        name: "nginx-cubic-copa",
+        style: "",
+        made_by: MadeBy::Page("docs/tutorial/nginx-cubic-copa.md"),
+        size: [1150, 1270],
+    },
 ];
+
+impl Picture {
+    /// The page as text; `None` where its commands do not run here.
+    fn page(&self, folder: &Path) -> Option<String> {
+        match self.made_by {
+            MadeBy::Compare(arguments) => {
+                let page = folder.join("page.html");
+                let mut compare = Command::new(env!("CARGO_BIN_EXE_cellpace"));
+                compare.args(["compare", "--duration", "60s", "--report"]).arg(&page);
+                compare.args(arguments.split(' ')).stdout(Stdio::null());
+                assert!(compare.status().unwrap().success(), "{}", self.name);
+                Some(fs::read_to_string(&page).unwrap())
+            }
+            MadeBy::Page(name) => {
+                let commands = command_lines::commands(&pages::Page::read(name.to_owned()));
+                let needs_root = || Some(format!("{name} needs root"));
+                let lacking = command_lines::lacking(name, &commands);
+                if let Some(reason) =
+                    lacking.or_else(|| needs_root().filter(|_| !session::is_root()))
+                {
+                    cellpace_testing::skip(reason);
+                    return None;
+                }
+                let (ended, mut files) = session::run_and_keep(&commands, session::User::Same);
+                let said: Vec<&str> = ended.iter().map(|one| one.output.as_str()).collect();
+                let page = files.remove("page.html");
+                Some(
+                    String::from_utf8(page.unwrap_or_else(|| panic!("no page: {said:?}"))).unwrap(),
+                )
+            }
+        }
+    }
+}
 
 #[test]
 #[ignore = "takes long; part of ./dev test --all"]
@@ -33,16 +92,11 @@ fn pictures_show_pages_as_they_are() {
     }
     let is_wanted = std::env::var("SNAPSHOTS").is_ok_and(|value| value == "overwrite");
     let folder = tempfile::tempdir().unwrap();
-    for (name, hidden, arguments, [width, height]) in PICTURES {
+    for picture in &PICTURES {
+        let Picture { name, style, size: [width, height], .. } = picture;
+        let Some(text) = picture.page(folder.path()) else { continue };
         let page = folder.path().join(format!("{name}.html"));
-        let mut compare = Command::new(env!("CARGO_BIN_EXE_cellpace"));
-        compare
-            .args(["compare", "--duration", "60s", "--report"])
-            .arg(&page)
-            .args(arguments.split(' '));
-        assert!(compare.stdout(Stdio::null()).status().unwrap().success(), "{name}");
-        let text = fs::read_to_string(&page).unwrap();
-        fs::write(&page, text.replacen("</head>", &format!("<style>{hidden}</style></head>"), 1))
+        fs::write(&page, text.replacen("</head>", &format!("<style>{style}</style></head>"), 1))
             .unwrap();
         let taken = folder.path().join(format!("{name}.png"));
         let status = Command::new(&browser)
@@ -65,8 +119,8 @@ fn pictures_show_pages_as_they_are() {
         if is_wanted {
             fs::copy(&taken, &shown).unwrap();
         }
-        assert_eq!(size(&taken), [width, height], "{name}");
-        assert_eq!(size(&shown), [width, height], "{name}: SNAPSHOTS=overwrite takes it anew");
+        assert_eq!(size(&taken), picture.size, "{name}");
+        assert_eq!(size(&shown), picture.size, "{name}: SNAPSHOTS=overwrite takes it anew");
     }
 }
 
