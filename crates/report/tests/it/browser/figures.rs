@@ -719,7 +719,7 @@ fn packets_are_opened_from_an_event_and_a_line_of_their_comparison() {
         for (const type of ['mouseenter', 'mousemove', 'mousedown', 'mouseup', 'click']) plot().over.dispatchEvent(new MouseEvent(type, mouse)); \
         await rest(); cellpace.event = { ...seen(), at }; \
         place.focus(); place.dispatchEvent(new KeyboardEvent('keydown', { key: 'End', bubbles: true })); \
-        for (let i = 0; i < 25; i++) place.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowLeft', bubbles: true })); \
+        for (let i = 0; i < 16; i++) place.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowLeft', bubbles: true })); \
         const last = plot().chart.lines.findIndex((line) => line.name.startsWith('copa')); \
         plot().setCursor({ left: plot().cursor.left, top: plot().valToPos(plot().data[last + 1][plot().cursor.idx], 'y') }); \
         place.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true })); \
@@ -738,7 +738,7 @@ fn packets_are_opened_from_an_event_and_a_line_of_their_comparison() {
     let at = seen["event"]["at"].as_f64().unwrap();
     assert!((middle(&seen["event"]) - at).abs() < 0.02, "{seen}");
     assert_eq!(seen["line"]["title"], "Time sequence, run 2, flow 0: copa:delta=0.1");
-    assert!((middle(&seen["line"]) - 10.0).abs() < 0.5, "{seen}");
+    assert!((middle(&seen["line"]) - 13.6).abs() < 0.5, "{seen}");
 
     // A log of other controllers is not that of these runs.
     let mut others = comparison;
