@@ -156,6 +156,8 @@ class Measured:
 
     def field(self, run: str, name: str, only: tuple[str, str] | None) -> Figures:
         """The values of a field; ``only`` is an axis and the repetition along it that counts."""
+        if run not in self._runs:
+            raise WrongClaim("it is left out, as what it takes is not there")
         of = self._runs[run]
         if isinstance(of, Recording):
             return of.field(name, only)

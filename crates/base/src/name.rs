@@ -34,12 +34,20 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     if let Some(whole) = candidates.iter().copied().find(begins) {
         return Some(whole);
     }
+    // Of two that are as near, the one that begins with what was written, then that with fewer letters that were not.
+    let tie = |candidate: &str| {
+        let strange = candidate.chars().filter(|c| !word.contains(*c)).count();
+        (!candidate.starts_with(&**word), strange)
+    };
     candidates
         .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(word, &candidate.to_lowercase()), candidate))
+        .map(|candidate| (candidate.to_lowercase(), candidate))
+        .map(|(lower, candidate)| {
+            (strsim::damerau_levenshtein(word, &lower), tie(&lower), candidate)
+        })
         .min()
-        .filter(|(edits, candidate)| *edits <= 1 + candidate.len().max(word.len()) / 3)
-        .map(|(_, candidate)| candidate)
+        .filter(|(edits, _, candidate)| *edits <= 1 + candidate.len().max(word.len()) / 3)
+        .map(|(_, _, candidate)| candidate)
 }
 
 #[cfg(test)]
@@ -51,6 +59,8 @@ mod tests {
         assert_eq!(nearest("cubik", ["cubic", "copa"]), Some("cubic"));
         assert_eq!(nearest("warp-drive", ["cubic", "copa"]), None);
         assert_eq!(nearest("R", ["m", "r"]), Some("r"));
+        assert_eq!(nearest("rat", ["rate", "rtt"]), Some("rate"));
+        assert_eq!(nearest("rrt", ["queue", "rrc", "rtt"]), Some("rtt"));
         assert_eq!(nearest("CUBIC", ["cubic", "copa"]), Some("cubic"));
         let links = ["step", "lte-driving", "lte-stationary", "radio"];
         assert_eq!(nearest("LTE", links), Some("lte-driving"));

@@ -32,6 +32,9 @@ fn one_ack(criterion: &mut Criterion) {
             criterion.bench_function(&format!("{}, one packet, {way}", info.name), |bencher| {
                 bencher.iter(|| feed.packet());
             });
+            if let Some(failure) = feed.controller.failure() {
+                panic!("{}, {way}: {failure}", info.name);
+            }
         }
     }
 }

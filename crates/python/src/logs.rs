@@ -13,8 +13,7 @@ use cellpace_sim::Observer;
 use pyo3::prelude::*;
 
 use crate::error::refused;
-use crate::results::{floats, integers, texts};
-use crate::table::ArrowTable;
+use crate::table::{ArrowTable, floats, integers, texts};
 
 /// Packets and events of all runs together: two gigabytes at most.
 const MAX_ROWS: usize = 30_000_000;

@@ -10,8 +10,7 @@ use pyo3::prelude::*;
 use serde_json::json;
 
 use crate::error::{Failure, without_python};
-use crate::results::integers;
-use crate::table::ArrowTable;
+use crate::table::{ArrowTable, integers};
 
 /// What one call asks for.
 #[derive(FromPyObject)]

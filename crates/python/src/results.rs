@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Float64Array, StringArray, UInt64Array};
+use arrow_array::{ArrayRef, UInt64Array};
 use cellpace_measure::{FlowFigures, Series, Summary, VideoFigures};
 use cellpace_report::{Comparison, Run, SCHEMA};
 use pyo3::exceptions::PyIndexError;
@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use crate::error::refused;
 use crate::logs::RunLog;
-use crate::table::ArrowTable;
+use crate::table::{ArrowTable, floats, integers, texts};
 
 /// The result document of runs.
 #[pyclass(frozen, module = "cellpace._native")]
@@ -95,20 +95,6 @@ impl Results {
     fn text(&self) -> String {
         cellpace_report::table(&self.comparison)
     }
-}
-
-/// A column of numbers; what is not a number is missing.
-pub(crate) fn floats(values: impl Iterator<Item = f64>) -> ArrayRef {
-    let values = values.map(|value| value.is_finite().then_some(value));
-    Arc::new(values.collect::<Float64Array>())
-}
-
-pub(crate) fn integers(values: impl Iterator<Item = u64>) -> ArrayRef {
-    Arc::new(UInt64Array::from_iter_values(values))
-}
-
-pub(crate) fn texts<'a>(values: impl Iterator<Item = &'a str>) -> ArrayRef {
-    Arc::new(StringArray::from_iter_values(values))
 }
 
 /// Columns named as the fields of the JSON document, with `_` between levels.

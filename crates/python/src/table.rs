@@ -10,7 +10,9 @@ use arrow_array::cast::AsArray;
 use arrow_array::ffi::FFI_ArrowSchema;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::types::Int8Type;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchIterator, StringArray};
+use arrow_array::{
+    Array, ArrayRef, Float64Array, RecordBatch, RecordBatchIterator, StringArray, UInt64Array,
+};
 use arrow_schema::{DataType, Field, Schema};
 use cellpace_report::Aside;
 use parquet::arrow::ArrowWriter;
@@ -125,4 +127,18 @@ impl ArrowTable {
             aside.commit().map_err(|error| Failure::Refused(error.to_string()))
         })
     }
+}
+
+/// A column of numbers; what is not a number is missing.
+pub(crate) fn floats(values: impl Iterator<Item = f64>) -> ArrayRef {
+    let values = values.map(|value| value.is_finite().then_some(value));
+    Arc::new(values.collect::<Float64Array>())
+}
+
+pub(crate) fn integers(values: impl Iterator<Item = u64>) -> ArrayRef {
+    Arc::new(UInt64Array::from_iter_values(values))
+}
+
+pub(crate) fn texts<'a>(values: impl Iterator<Item = &'a str>) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(values))
 }

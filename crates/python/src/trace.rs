@@ -19,8 +19,7 @@ use cellpace_report::{indented, write_atomically};
 use pyo3::prelude::*;
 
 use crate::error::{Failure, refused, without_python};
-use crate::results::{floats, integers};
-use crate::table::ArrowTable;
+use crate::table::{ArrowTable, floats, integers};
 
 /// Opportunities of 1500 bytes, over and over.
 #[pyclass(frozen, module = "cellpace._native")]

@@ -22,9 +22,8 @@ use serde_json::json;
 use crate::compare::{ControllerWish, TraceWish, named_traces, read_path};
 use crate::error::{CellpaceError, Failure, refused, without_python};
 use crate::own::Raised;
-use crate::results::{floats, integers};
 use crate::runs::interrupted;
-use crate::table::ArrowTable;
+use crate::table::{ArrowTable, floats, integers};
 
 /// What one call of `watch` asks for.
 #[derive(FromPyObject)]
