@@ -53,7 +53,7 @@ impl RunLog {
         !self.is_full
     }
 
-    /// One row for each packet, with the columns of the program's packet log.
+    /// One row for each packet, with the columns of the program's packet log but those of runs and acks.
     pub(crate) fn packets_table(&self) -> PyResult<ArrowTable> {
         let number = |value: fn(&PacketRecord) -> u64| integers(self.packets.iter().map(value));
         let mut names: Vec<&str> = Vec::new();

@@ -760,10 +760,13 @@ fn downloads_through_openvpn_over_tcp() {
         "curl -sS -f --retry 40 --retry-all-errors --retry-delay 1 \
                                    -o $TO http://10.9.0.1:{port}/$FILE",
     );
+    // The tunnel stays until the connection inside is closed, behind the one that looks for the server.
     let script = format!(
         "fetch() {{ {}\n}}\n{}{openvpn} --proto tcp-client --remote $CELLPACE_HOST 1194 --nobind \
          --ifconfig 10.9.0.2 10.9.0.1 >near.log 2>&1 & tunnel=$!\n\
-         FILE={SIZE}; TO=got/$FILE; fetch; code=$?; kill $tunnel; exit $code",
+         FILE={SIZE}; TO=got/$FILE; fetch; code=$?\n\
+         for _ in $(seq 100); do [ $(wc -l <flows.jsonl) -lt 2 ] || break; sleep 0.1; done\n\
+         kill $tunnel; exit $code",
         site.fetch,
         wait_for(site.port)
     );
