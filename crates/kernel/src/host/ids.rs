@@ -5,6 +5,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+#[cfg(feature = "install")]
 use std::path::Path;
 
 use super::bpf::{Map, bpf};
