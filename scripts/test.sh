@@ -113,7 +113,7 @@ slow() {
 slow_suites() {
     slow "a thousand random cases for every property" properties
     have cargo-deny || cargo install --quiet --locked cargo-deny
-    dependencies licenses bans sources
+    slow "what dependencies bring" dependencies licenses bans sources
     slow "the wheel that is released" python_tests --released
     slow "the built-in model, trained anew" model --check
     slow "all that a reader can do on a page" slow_tests cellpace-report browser::
