@@ -37,14 +37,14 @@ pub fn heed_signals() {
 }
 
 /// Gives a program that a test starts a configuration of its own in place of that of who runs the
-/// tests, with a key in it. Returns the command.
+/// tests, with a key in it, and one time at which all pages are made. Returns the command.
 ///
 /// # Panics
 /// When the configuration cannot be written beside the tests' programs.
 pub fn configured(command: &mut Command) -> &mut Command {
     static CONFIG: OnceLock<PathBuf> = OnceLock::new();
     let config = CONFIG.get_or_init(|| write_config().expect("tests can write where they are"));
-    command.env("XDG_CONFIG_HOME", config)
+    command.env("XDG_CONFIG_HOME", config).env("SOURCE_DATE_EPOCH", "1790000000")
 }
 
 fn write_config() -> io::Result<PathBuf> {

@@ -804,9 +804,9 @@ fn ten_thousand_connections() {
         return;
     }
     let _turn = turn();
-    all_are_taken_over(&many("verus", 2000, 1), 2000);
-    // Half the descriptors of each worker remain, where a process may have 20 000.
-    let found = many("copa", 10_000, 2);
+    all_are_taken_over(&many("verus", 2000), 2000);
+    // A process that may have 20 000 descriptors has too few.
+    let found = many("copa", 10_000);
     let capacity = number(&found, "/capacity");
     if capacity >= 10_010.0 {
         return all_are_taken_over(&found, 10_000);
@@ -816,7 +816,7 @@ fn ten_thousand_connections() {
     assert!(number(&found, "/flows") > capacity * 0.95, "{found}");
     let count = capacity as usize - 100;
     eprintln!("the limit of descriptors is too low for more than {count} flows");
-    all_are_taken_over(&many("copa", count, 2), count);
+    all_are_taken_over(&many("copa", count), count);
 }
 
 fn all_are_taken_over(found: &Value, count: usize) {
@@ -829,14 +829,12 @@ fn all_are_taken_over(found: &Value, count: usize) {
 
 /// What was found with so many connections.
 #[track_caller]
-fn many(cc: &str, count: usize, workers: u32) -> Value {
+fn many(cc: &str, count: usize) -> Value {
     let folder = Folder::new();
     let script = "ip link set lo up && exec \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["-n", "sh", "-c", script, "sh", PYTHON, MANY, CELLPACE, cc]);
-    command
-        .args([&count.to_string(), "500", "10", &workers.to_string()])
-        .current_dir(folder.path(""));
+    command.args([&count.to_string(), "500", "10"]).current_dir(folder.path(""));
     let output = command.output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();

@@ -71,8 +71,9 @@ const CAPTION = 15; // px a line
 /** A drawing with the conditions below it: whoever has the file alone has them, too. */
 function captioned(drawing) {
   const words = conditionsInWords();
-  if (!words) return drawing;
+  // A heat map is the page's own: to print it would take it away.
   const copy = drawing.cloneNode(true);
+  if (!words) return copy;
   const [x, y, width, height] = drawing.getAttribute("viewBox").split(" ").map(Number);
   const lines = wrapped(words, width - 12, 8);
   const whole = height + CAPTION * lines.length + 4;

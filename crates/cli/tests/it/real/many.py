@@ -116,15 +116,15 @@ def ask(connections, command, expected):
     return wrong
 
 
-def main(cellpace, cc, count, active, seconds, workers):
+def main(cellpace, cc, count, active, seconds):
     flows = "flows.jsonl"
-    command = [cellpace, "run", "--cc", cc, "--json", flows, "--workers", str(workers)]
+    command = [cellpace, "run", "--cc", cc, "--json", flows]
     command += ["--", sys.executable, "-u", __file__]
     server = subprocess.Popen([*command, "serve", str(seconds)], stdout=subprocess.PIPE, text=True)
     port = int(server.stdout.readline())
     launcher = server.pid
-    # Each worker of the launcher has two descriptors per flow, and some others.
-    capacity = (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 50) // 2 * workers
+    # The launcher has two descriptors per flow, and some others.
+    capacity = (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 50) // 2
     found = {"capacity": capacity}
 
     def connect():
@@ -179,4 +179,4 @@ else:
     except ValueError:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    main(*sys.argv[1:3], *map(int, sys.argv[3:5]), float(sys.argv[5]), int(sys.argv[6]))
+    main(*sys.argv[1:3], *map(int, sys.argv[3:5]), float(sys.argv[5]))

@@ -1,6 +1,6 @@
 // Does everything that the page lets a reader do, one after the other: chooses each option, presses each button, points at and
 // drags over each chart. What went wrong is in the page's own list of errors; files that are saved are only counted.
-const done = { options: 0, buttons: 0, files: {}, tips: 0, spoken: 0, zooms: 0, plots: 0 };
+const done = { options: 0, buttons: 0, files: {}, tips: 0, spoken: 0, zooms: 0, bars: 0, plots: 0 };
 window.print = () => { done.files.pdf = (done.files.pdf ?? 0) + 1; saved.push(new XMLSerializer().serializeToString(document.querySelector("#sheet svg")).replaceAll(/var\([^)]*\)/g, "")); };
 HTMLAnchorElement.prototype.click = function () {
   if (!this.download) return;
@@ -23,6 +23,11 @@ function wrongs(words) {
   return isWhole && !odd ? [] : [odd ?? "no picture", words.slice(0, 200)];
 }
 const rest = (ms = 5) => new Promise((then) => setTimeout(then, ms));
+/** Whether something becomes true soon: on a busy machine it takes its time. */
+const becomes = async (is) => {
+  for (let i = 0; i < 200 && !is(); i++) await rest();
+  return Number(is());
+};
 const isSeen = (part) => part.getClientRects().length > 0;
 const all = (selector) => [...document.querySelectorAll(selector)].filter(isSeen);
 const mouse = (over, type, x) => {
@@ -36,8 +41,8 @@ const mouse = (over, type, x) => {
   for (let i = 0; i < all(".u-over").length; i++) {
     const over = () => all(".u-over")[i];
     done.plots++;
-    mouse(over(), "mouseenter", 0.4); mouse(over(), "mousemove", 0.4); await rest();
-    done.tips += all(".tip").length > 0;
+    mouse(over(), "mouseenter", 0.4); mouse(over(), "mousemove", 0.4);
+    done.tips += await becomes(() => all(".tip").length > 0);
     const chart = over().closest("[role=application]");
     chart.focus();
     document.querySelector("#spoken")?.replaceChildren();
@@ -48,10 +53,15 @@ const mouse = (over, type, x) => {
     const place = over().closest(".chart-place");
     const spans = () => (place?.group.places ?? []).map(({ plot }) => plot.scales.x.max - plot.scales.x.min);
     const whole = spans();
-    mouse(over(), "mousedown", 0.3); mouse(over(), "mousemove", 0.7); mouse(over(), "mouseup", 0.7); await rest(20);
+    // A stretch that holds all values is the whole chart, as where all are alike.
+    const at = (share) => place.plot.posToVal(share * place.plot.over.clientWidth, "x");
+    const holdsAll = place && [place.plot.data[0][0], place.plot.data[0].at(-1)].every((x) => (x - at(0.3)) * (x - at(0.7)) <= 0);
+    mouse(over(), "mousedown", 0.3); mouse(over(), "mousemove", 0.7); mouse(over(), "mouseup", 0.7);
     // A chart that is zoomed takes those with the same lines along.
-    done.zooms += all("#unzoom").length || (place && !place.chart.names && spans().every((span, k) => span < 0.9 * whole[k]));
-    done.bars = (done.bars ?? 0) + (place?.chart.names ? 1 : 0) + Number(Boolean(over().closest("#cdf")));
+    const isZoomed = () => all("#unzoom").length > 0 || (Boolean(place) && spans().every((span, k) => span < 0.9 * whole[k]));
+    const isStill = Boolean(place?.chart.names || over().closest("#cdf") || holdsAll);
+    if (isStill) done.bars++;
+    else done.zooms += await becomes(isZoomed);
     if (all("#unzoom").length) all("#unzoom")[0].click(); else over().dispatchEvent(new MouseEvent("dblclick", { bubbles: true }));
     await rest(20);
   }
