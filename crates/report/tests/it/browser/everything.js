@@ -51,13 +51,14 @@ const mouse = (over, type, x) => {
     done.spoken += document.activeElement === chart && /\d/.test(document.querySelector("#spoken")?.textContent ?? "");
     chart.blur();
     const place = over().closest(".chart-place");
-    const spans = () => (place?.group.places ?? []).map(({ plot }) => plot.scales.x.max - plot.scales.x.min);
+    const beside = (place?.group.places ?? []).filter(({ chart }) => chart.x_label === place.chart.x_label);
+    const spans = () => beside.map(({ plot }) => plot.scales.x.max - plot.scales.x.min);
     const whole = spans();
     // A stretch that holds all values is the whole chart, as where all are alike.
     const at = (share) => place.plot.posToVal(share * place.plot.over.clientWidth, "x");
     const holdsAll = place && [place.plot.data[0][0], place.plot.data[0].at(-1)].every((x) => (x - at(0.3)) * (x - at(0.7)) <= 0);
     mouse(over(), "mousedown", 0.3); mouse(over(), "mousemove", 0.7); mouse(over(), "mouseup", 0.7);
-    // A chart that is zoomed takes those with the same lines along.
+    // A chart that is zoomed takes those with the same lines over the same axis along.
     const isZoomed = () => all("#unzoom").length > 0 || (Boolean(place) && spans().every((span, k) => span < 0.9 * whole[k]));
     const isStill = Boolean(place?.chart.names || over().closest("#cdf") || holdsAll);
     if (isStill) done.bars++;
