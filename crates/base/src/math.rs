@@ -112,6 +112,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri draws the last bits of what the platform computes")]
     fn cube_roots_agree_with_the_platform() {
         for x in [1e-12, 0.001, 0.4, 1.0, 8.0, 27.0, 1234.5, 1e9, 1e200_f64] {
             assert!((cbrt(x) / x.cbrt() - 1.0).abs() < 3e-16, "{x}");
