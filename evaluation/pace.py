@@ -23,8 +23,7 @@ PACKET_BITS = 12000
 def tables():
     found = {"pace-constant": constant(), "pace-convergence": convergence(), "pace-sharing": sharing(),
              "pace-beside": beside(), "pace-short": short_flows(), "pace-moving": moving(), "pace-drawn": drawn(),
-             "pace-drawn-least": drawn_least(),
-             "pace-left": left(), "pace-neighbours": neighbours(), "pace-stacks": stacks()}
+             "pace-drawn-least": drawn_least(), "pace-left": left(), "pace-neighbours": neighbours(), "pace-stacks": stacks()}
     return found | ({"pace-markov": markov()} if TRACES else {})
 
 
