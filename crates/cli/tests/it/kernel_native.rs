@@ -53,18 +53,21 @@ fn a_default_is_given_used_seen_and_put_back() {
         });
         sender.write_all(&vec![7; 20_000_000]).unwrap();
 
-        let seen: Value = serde_json::from_str(&place.good("watch --count 1 --json -")).unwrap();
-        let schema = include_str!("../../../../docs/reference/schemas/kernel-watch.json");
-        let schema: Value = serde_json::from_str(schema).unwrap();
-        jsonschema::validate(&schema, &seen).unwrap();
-        let ours = sender.local_addr().unwrap().to_string();
-        let sockets = seen["sockets"].as_array().unwrap();
-        let socket = sockets.iter().find(|socket| socket["local"] == ours.as_str()).unwrap();
-        assert!(socket["acked_bytes"].as_u64() > Some(1_000_000), "{socket}");
-        assert!(socket["window_packets"].as_u64() >= Some(2), "{socket}");
-        let table = place.good("watch --count 2 --every 20ms");
-        assert_eq!(table.matches(" sockets ").count(), 2, "{table}");
-        assert!(table.contains(&ours), "{table}");
+        if place.can_watch("pace") {
+            let seen: Value =
+                serde_json::from_str(&place.good("watch --count 1 --json -")).unwrap();
+            let schema = include_str!("../../../../docs/reference/schemas/kernel-watch.json");
+            let schema: Value = serde_json::from_str(schema).unwrap();
+            jsonschema::validate(&schema, &seen).unwrap();
+            let ours = sender.local_addr().unwrap().to_string();
+            let sockets = seen["sockets"].as_array().unwrap();
+            let socket = sockets.iter().find(|socket| socket["local"] == ours.as_str()).unwrap();
+            assert!(socket["acked_bytes"].as_u64() > Some(1_000_000), "{socket}");
+            assert!(socket["window_packets"].as_u64() >= Some(2), "{socket}");
+            let table = place.good("watch --count 2 --every 20ms");
+            assert_eq!(table.matches(" sockets ").count(), 2, "{table}");
+            assert!(table.contains(&ours), "{table}");
+        }
 
         let status = place.json();
         let native = &status["native"][0];
@@ -342,6 +345,10 @@ fn a_default_that_the_namespace_refuses_changes_nothing() {
 fn a_watch_whose_reader_goes_away_ends() {
     let Some(place) = Place::new() else { return };
     place.good("install --cc copa");
+    if !place.can_watch("copa") {
+        place.good("remove --cc copa");
+        return;
+    }
     let mut command = Command::new(env!("CARGO_BIN_EXE_cellpace"));
     command.args(["kernel", "watch", "--cc", "copa", "--every", "20ms", "--name", &place.name]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();

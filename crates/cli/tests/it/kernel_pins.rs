@@ -62,6 +62,19 @@ impl Place {
         None
     }
 
+    /// Whether sockets under the controller that is installed can be seen; a line that says why where this kernel
+    /// permits no iterators over maps.
+    pub(crate) fn can_watch(&self, cc: &str) -> bool {
+        let outcome = self.kernel(&format!("watch --cc {cc} --count 1"));
+        if outcome.code == Some(0) {
+            return true;
+        }
+        let refusal = "cellpace: loading what shows sockets: Operation not permitted";
+        let line = outcome.stderr.lines().find(|line| line.starts_with(refusal));
+        cellpace_testing::skip(line.unwrap_or_else(|| panic!("{}", outcome.stderr)));
+        false
+    }
+
     /// What a command wrote into a file.
     fn said(&self, name: &str) -> Value {
         serde_json::from_slice(&self.folder.read(name)).unwrap()

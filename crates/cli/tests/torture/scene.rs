@@ -357,9 +357,20 @@ impl Scene {
         }
     }
 
+    /// Installs the controller, and sees that sockets under it can be looked at: not every kernel permits that.
     fn install_native(&self) -> Result<(), String> {
-        let install = format!("install --cc {} --default --everyone", self.case.controller);
-        let output = self.ground.kernel(&install).output().map_err(|error| error.to_string())?;
+        let cc = self.case.controller;
+        self.succeeds(&format!("install --cc {cc} --default --everyone"))?;
+        let watched = self.succeeds(&format!("watch --cc {cc} --count 1"));
+        if watched.is_err() {
+            self.succeeds(&format!("remove --cc {cc}"))?;
+        }
+        watched
+    }
+
+    /// Runs `cellpace kernel`; what it complains of, if it fails.
+    fn succeeds(&self, words: &str) -> Result<(), String> {
+        let output = self.ground.kernel(words).output().map_err(|error| error.to_string())?;
         let errors = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         if output.status.success() { Ok(()) } else { Err(errors) }
     }

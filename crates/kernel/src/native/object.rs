@@ -41,7 +41,9 @@ pub enum NativeError {
     #[error("the BPF object has no {0}: build cellpace again")]
     Missing(&'static str),
     /// The kernel refused.
-    #[error("{step}: {source} (it needs BTF, CAP_BPF and CAP_PERFMON)")]
+    #[error(
+        "{step}: {source} (it needs BTF, CAP_BPF, CAP_PERFMON, and a kernel that permits such a program)"
+    )]
     Bpf {
         /// What was being done.
         step: &'static str,

@@ -78,14 +78,17 @@ fn is_installed_changed_seen_and_removed(
     assert!(pins(&name.0).exists());
     let (mut sender, receiver) = connection(&name.0);
     send(&mut sender);
-    let mut watch = Watch::open(native, &name.0).unwrap();
-    let sockets = read(&mut watch);
-    assert_eq!(sockets.len(), 1, "{sockets:?}");
-    let socket = &sockets[0];
-    assert_eq!(socket.local, sender.local_addr().unwrap());
-    assert_eq!(socket.remote, sender.peer_addr().unwrap());
-    assert!(socket.window >= 2 && socket.base_us > 0 && socket.packet > 1000, "{socket:?}");
-    assert!(socket.acked > MEGABYTES * 500_000 && socket.segments > 10, "{socket:?}");
+    // Some kernels permit no iterators over maps.
+    let mut watch = permitted(Watch::open(native, &name.0));
+    if let Some(watch) = &mut watch {
+        let sockets = read(watch);
+        assert_eq!(sockets.len(), 1, "{sockets:?}");
+        let socket = &sockets[0];
+        assert_eq!(socket.local, sender.local_addr().unwrap());
+        assert_eq!(socket.remote, sender.peer_addr().unwrap());
+        assert!(socket.window >= 2 && socket.base_us > 0 && socket.packet > 1000, "{socket:?}");
+        assert!(socket.acked > MEGABYTES * 500_000 && socket.segments > 10, "{socket:?}");
+    }
     // Other parameters, with the connection under the same program.
     assert_eq!(install(&installation(&name, controllers[1])).unwrap(), Done::Changed);
     let known = installed(&name.0).unwrap().unwrap();
@@ -95,7 +98,8 @@ fn is_installed_changed_seen_and_removed(
     // To another congestion control, as `remove --now` does.
     assert_eq!(move_sockets(&name.0, "reno").unwrap(), 1);
     assert_eq!(installed(&name.0).unwrap().unwrap().sockets, 0);
-    assert!(read(&mut watch).len() <= 1, "storage may outlive the move");
+    let left = watch.as_mut().map(read);
+    assert!(left.is_none_or(|sockets| sockets.len() <= 1), "storage may outlive the move");
     send(&mut sender);
     sender.shutdown(Shutdown::Write).unwrap();
     assert_eq!(receiver.join().unwrap(), 3 * MEGABYTES * 1_000_000);
@@ -109,7 +113,10 @@ fn a_watch_follows_to_the_program_that_takes_the_place() {
     let name = Name::new('w');
     let installation = installation(&name, "pace");
     let Some(_) = permitted(install(&installation)) else { return };
-    let mut watch = Watch::open(NativeController::Pace, &name.0).unwrap();
+    let Some(mut watch) = permitted(Watch::open(NativeController::Pace, &name.0)) else {
+        assert!(remove(&name.0).unwrap());
+        return;
+    };
     assert!(watch.follow().unwrap());
     assert!(remove(&name.0).unwrap());
     assert!(!watch.follow().unwrap(), "nothing is installed");
