@@ -250,6 +250,7 @@ impl FlowCounts {
             one_way_delay_ms: None,
             sender: None,
             transfers: None,
+            player: None,
             video: None,
         }
     }

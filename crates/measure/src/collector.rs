@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::events::EventTally;
 use crate::series::{Binner, MANY_FLOWS, Quantiles, Series};
 use crate::window::MeasuredWindow;
-use crate::{ChainFigures, DelaySketch, Summary, TransferSummary, VideoFigures, jain_index};
+use crate::{
+    ChainFigures, DelaySketch, PlayerFigures, Summary, TransferSummary, VideoFigures, jain_index,
+};
 
 /// When a flow was on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,6 +149,9 @@ pub struct FlowFigures {
     /// Its transfers, where it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfers: Option<TransferSummary>,
+    /// What its viewer saw, where its transfers are chunks of a video.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub player: Option<PlayerFigures>,
     /// Its frames, where it is a video.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub video: Option<VideoFigures>,
@@ -375,6 +380,7 @@ impl FlowSums {
             one_way_delay_ms: Some(self.delays.one_way.summary()),
             sender: None,
             transfers: None,
+            player: None,
             video: None,
         }
     }

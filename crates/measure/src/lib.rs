@@ -10,6 +10,7 @@ mod confidence;
 mod events;
 mod histogram;
 mod jain;
+mod player;
 mod predict;
 mod series;
 mod sketch;
@@ -24,6 +25,7 @@ pub use collector::{
 pub use confidence::Interval;
 pub use events::FlowEvents;
 pub use jain::jain_index;
+pub use player::PlayerFigures;
 pub use predict::{Prediction, autoregression, predictions};
 pub use series::{BAND_LEVELS, InspectedSeries, MANY_FLOWS, ProfileSample, Quantiles, Series};
 pub use sketch::{DelaySketch, Summary};

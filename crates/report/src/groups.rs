@@ -1,7 +1,9 @@
 //! What belongs together: runs under the same conditions, and the rows of a table.
 
 use cellpace_base::statistics::mean;
-use cellpace_measure::{FlowFigures, Interval, Summary, TransferSummary, VideoFigures};
+use cellpace_measure::{
+    FlowFigures, Interval, PlayerFigures, Summary, TransferSummary, VideoFigures,
+};
 use serde::Serialize;
 
 use crate::number::short;
@@ -136,6 +138,9 @@ pub(crate) struct FigureRow<'a> {
     /// All transfers of the row, where there are any.
     #[serde(skip)]
     pub(crate) transfers: Option<TransferSummary>,
+    /// Means over what its players showed, where there are any.
+    #[serde(skip)]
+    pub(crate) player: Option<PlayerCells>,
     /// Means over its videos, where there are any.
     #[serde(flatten)]
     pub(crate) video: Option<VideoCells>,
@@ -145,6 +150,30 @@ pub(crate) struct FigureRow<'a> {
     /// Packets that left the link per second of wall time, in millions.
     #[serde(skip)]
     pub(crate) speed: Option<f64>,
+}
+
+/// Figures of players, as means over flows and seeds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct PlayerCells {
+    /// Rate of the video in Mbit/s.
+    pub(crate) bitrate: f64,
+    /// Time in s in which the buffer was empty.
+    pub(crate) stalled: f64,
+    /// Changes of the rate.
+    pub(crate) switches: f64,
+}
+
+impl PlayerCells {
+    fn of<'a>(runs: impl Iterator<Item = &'a Run>) -> Option<Self> {
+        let flows = runs.flat_map(|run| &run.figures.per_flow);
+        let players: Vec<&PlayerFigures> = flows.filter_map(|flow| flow.player.as_ref()).collect();
+        let of = |figure: fn(&PlayerFigures) -> f64| mean(players.iter().map(|of| figure(of)));
+        (!players.is_empty()).then(|| Self {
+            bitrate: of(|player| player.bitrate_mbps),
+            stalled: of(|player| player.stalled_s),
+            switches: of(|player| player.switches as f64),
+        })
+    }
 }
 
 /// Figures of videos, as means over flows and seeds.
@@ -303,6 +332,7 @@ fn single(run: &Run) -> FigureRow<'_> {
         loss: Cell::plain(lost_percent(run)),
         jain: Cell::plain(if shares(run) { figures.jain } else { f64::NAN }),
         transfers: TransferSummary::of(&run.cc, run.transfers.iter()),
+        player: PlayerCells::of(std::iter::once(run)),
         video: VideoCells::of(std::iter::once(run)),
         wall_s: run.wall_s,
         speed: run.wall_s.map(|wall| figures.packets as f64 / wall / 1e6),
@@ -327,6 +357,7 @@ fn several<'a>(first: &'a Run, interval: &Repeated, seeds: &[&Run]) -> FigureRow
             false => Cell::plain(f64::NAN),
         },
         transfers: TransferSummary::of(&first.cc, seeds.iter().flat_map(|run| &run.transfers)),
+        player: PlayerCells::of(seeds.iter().copied()),
         video: VideoCells::of(seeds.iter().copied()),
         wall_s: first.wall_s.map(|_| mean(|run| run.wall_s.unwrap_or(f64::NAN)).value),
         speed: None,

@@ -3,7 +3,7 @@
 use cellpace_measure::{FlowFigures, TransferSummary};
 
 use crate::groups::{
-    Cell, FigureRow, Group, VideoCells, groups, has_limit, rows, shares, trace_name,
+    Cell, FigureRow, Group, PlayerCells, VideoCells, groups, has_limit, rows, shares, trace_name,
 };
 use crate::number::{fixed, significant, time};
 use crate::{Comparison, Run};
@@ -62,6 +62,11 @@ fn of_group(group: &Group<'_>, rows: &[FigureRow<'_>]) -> String {
         0 | 1 => format!("On {}", group.name),
         _ => format!("On {}, over {seeds} seeds,", group.name),
     };
+    let players: Option<Vec<(&str, PlayerCells)>> =
+        rows.iter().map(|row| Some((row.cc, row.player?))).collect();
+    if let Some(text) = players.and_then(|players| of_players(&place, &players)) {
+        return text;
+    }
     let transfers: Option<Vec<&TransferSummary>> =
         rows.iter().map(|row| row.transfers.as_ref()).collect();
     if let Some(transfers) = transfers.filter(|transfers| !transfers.is_empty()) {
@@ -389,6 +394,23 @@ fn of_transfers(place: &str, transfers: &[&TransferSummary]) -> String {
             &format!("; {} of {} of {} are not complete", of.count - of.complete, of.count, of.cc);
     }
     text + "."
+}
+
+/// What viewers saw under several controllers: how long the picture stood still, and at which rate. `None` of none.
+fn of_players(place: &str, players: &[(&str, PlayerCells)]) -> Option<String> {
+    let order = |(_, a): &&(&str, PlayerCells), (_, b): &&(&str, PlayerCells)| {
+        a.stalled.total_cmp(&b.stalled).then(b.bitrate.total_cmp(&a.bitrate))
+    };
+    let lead = players.iter().min_by(order)?;
+    let seen = |(cc, player): &(&str, PlayerCells)| {
+        let (bitrate, stalled) = (fixed(player.bitrate, 2), fixed(player.stalled, 1));
+        format!("{bitrate} Mbit/s under {cc} and stalls for {stalled} s")
+    };
+    let mut text = format!("{place} the video has {}", seen(lead));
+    if let Some(other) = players.iter().filter(|other| !std::ptr::eq(*other, lead)).max_by(order) {
+        text += &format!("; {}", seen(other));
+    }
+    Some(text + ".")
 }
 
 /// Videos of several controllers: how many frames come late, and how often the picture stands still.

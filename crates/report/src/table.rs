@@ -3,7 +3,8 @@
 use cellpace_measure::{FlowFigures, TransferSummary, VideoFigures};
 
 use crate::groups::{
-    Cell, FigureRow, FlowRow, VideoCells, conditions, flow_rows, groups, rows, trace_name,
+    Cell, FigureRow, FlowRow, PlayerCells, VideoCells, conditions, flow_rows, groups, rows,
+    trace_name,
 };
 use crate::number::fixed;
 use crate::sentence::sentence;
@@ -219,9 +220,9 @@ impl Better {
     /// Of a column of this name.
     fn of(name: &str) -> Self {
         match name {
-            "throughput" | "util" | "Jain" | "goodput" | "frames" => Self::More,
+            "throughput" | "util" | "Jain" | "goodput" | "frames" | "video" => Self::More,
             "delay p50" | "p95" | "p99" | "lost" | "time p50" | "frame p50" | "late"
-            | "freezes" => Self::Less,
+            | "freezes" | "stalled" => Self::Less,
             _ => Self::Neither,
         }
     }
@@ -272,6 +273,17 @@ const TRANSFER_COLUMNS: [TextColumn; 4] = [
     ("goodput", "Mbit/s", |row| of_transfers(row, 2, |of| of.goodput_mbps.mean)),
 ];
 
+/// What the table says of videos that players fetch.
+const PLAYER_COLUMNS: [TextColumn; 3] = [
+    ("video", "Mbit/s", |row| of_player(row, 2, |of| of.bitrate)),
+    ("stalled", "s", |row| of_player(row, 1, |of| of.stalled)),
+    ("switches", "", |row| of_player(row, 1, |of| of.switches)),
+];
+
+fn of_player(row: &FigureRow<'_>, decimals: usize, of: fn(&PlayerCells) -> f64) -> String {
+    row.player.as_ref().map_or(String::new(), |player| fixed(of(player), decimals))
+}
+
 /// What the table says of videos.
 const VIDEO_COLUMNS: [TextColumn; 5] = [
     ("frames", "Mbit/s", |row| of_video(row, 2, |of| of.frame_rate)),
@@ -319,6 +331,9 @@ fn columns(rows: &[FigureRow<'_>]) -> Vec<FigureColumn> {
     }
     if rows.iter().any(|row| row.transfers.is_some()) {
         columns.extend(TRANSFER_COLUMNS.map(|(name, unit, text)| number(name, unit, text)));
+    }
+    if rows.iter().any(|row| row.player.is_some()) {
+        columns.extend(PLAYER_COLUMNS.map(|(name, unit, text)| number(name, unit, text)));
     }
     if rows.iter().any(|row| row.video.is_some()) {
         columns.extend(VIDEO_COLUMNS.map(|(name, unit, text)| number(name, unit, text)));

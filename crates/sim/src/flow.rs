@@ -1,7 +1,7 @@
 //! A flow: connections one after the other, or cross traffic without any.
 
 use cellpace_base::{Random, Rate, Span, Time};
-use cellpace_measure::{MeasuredWindow, VideoFigures, VideoFrame};
+use cellpace_measure::{MeasuredWindow, PlayerFigures, VideoFigures, VideoFrame};
 use cellpace_path::{OPPORTUNITY_BYTES, Packet};
 
 use crate::chain_spec::LinkRoute;
@@ -236,6 +236,12 @@ impl SimFlow {
             transfers.on_close(connection.generation, connection.take_tally(), counts);
         }
         transfers.finish()
+    }
+
+    /// What a viewer saw up to `end`, where its transfers are chunks of a video.
+    pub(crate) fn player(&mut self, end: Time) -> Option<PlayerFigures> {
+        let end = end.min(self.stop);
+        self.transfers.as_mut().and_then(|transfers| transfers.player(end))
     }
 
     /// The figures of its frames, where it is a video.

@@ -203,6 +203,9 @@ pub(crate) fn conclude(scenario: &Scenario, mut results: Remains) -> Result<Outc
     for (flow, refused) in figures.per_flow.iter_mut().zip(results.refused) {
         flow.refused = refused;
     }
+    for (flow, player) in figures.per_flow.iter_mut().zip(results.players) {
+        flow.player = player;
+    }
     for (flow, video) in figures.per_flow.iter_mut().zip(results.videos) {
         flow.video = video;
     }

@@ -2,11 +2,11 @@
 
 use cellpace_base::math::pow;
 use cellpace_base::{
-    Random, Span, SpanDistribution, parse_bytes, parse_number, parse_span, split_name,
+    Random, Rate, Span, SpanDistribution, parse_bytes, parse_number, parse_span, split_name,
 };
 use cellpace_path::schedule::TraceFiles;
 
-use crate::OnOffFiles;
+use crate::{OnOffFiles, PlayerSpec};
 
 /// Transfers of a flow: each a download of a size whose completion time counts.
 ///
@@ -60,6 +60,8 @@ pub enum SizeSpec {
         /// The largest; larger draws are drawn again.
         max: f64,
     },
+    /// Chunks of a video, of which a player chooses the rate and the time.
+    Chunks(PlayerSpec),
 }
 
 /// Transfers of a flow at most: each has its record in the results.
@@ -73,7 +75,11 @@ const MAX_SIZE: u64 = 1 << 40;
 /// A list of sizes, one a line.
 const MAX_LIST_BYTES: u64 = 16 << 20;
 /// Keys that belong to a distribution of sizes.
-const SIZE_KEYS: [&str; 5] = ["mean", "sd", "min", "max", "shape"];
+const SIZE_KEYS: [&str; 8] = ["mean", "sd", "min", "max", "shape", "rates", "chunk", "buffer"];
+/// What a player has where nothing else is written: a ladder for a phone, up to 1080p.
+const LADDER: &str = "300kbit+750kbit+1200kbit+1850kbit+2850kbit+4300kbit";
+const CHUNK: Span = Span::from_secs(4);
+const PLAYER_BUFFER: Span = Span::from_secs(60);
 const KEYS: &str =
     "size, count, every, gap, connection, handshake, tls, request, answer_after, timeout";
 
@@ -134,8 +140,12 @@ impl TransferSpec {
             paced |= matches!(key, "gap" | "every");
             counted |= key == "count";
         }
+        let is_video = matches!(spec.sizes, SizeSpec::Chunks(_));
+        if paced && is_video {
+            return Err("the player decides when it asks for a chunk: no `gap`, no `every`".into());
+        }
         // Downloads in a rhythm go on until the flow stops, unless their number was given.
-        if paced && !counted {
+        if (paced || is_video) && !counted {
             spec.count = None;
         }
         spec.check()?;
@@ -211,7 +221,8 @@ fn one_of(value: &str, yes: &str, no: &str) -> Result<bool, String> {
 
 impl SizeSpec {
     /// Reads `20MB`, `10kB+100kB` (in turn), `lognormal:mean=4MB,sd=1.8MB,max=10MB`,
-    /// `pareto:min=4kB,shape=1.2,max=20MB` or `file:NAME` (bytes, one size a line).
+    /// `pareto:min=4kB,shape=1.2,max=20MB`, `abr:rates=300kbit+1mbit,chunk=4s,buffer=60s` or `file:NAME` (bytes, one
+    /// size a line).
     ///
     /// # Errors
     /// When it does not read.
@@ -223,6 +234,7 @@ impl SizeSpec {
         match split.name {
             "lognormal" => Self::lognormal(text),
             "pareto" => Self::pareto(text),
+            "abr" => Self::chunks(text),
             _ => {
                 let sizes = text.split('+').map(|size| parse_bytes(size.trim()));
                 sizes.collect::<Result<_, _>>().map(Self::InTurn).map_err(|error| error.to_string())
@@ -270,6 +282,18 @@ impl SizeSpec {
         })
     }
 
+    fn chunks(text: &str) -> Result<Self, String> {
+        let [rates, chunk, buffer] = values(text, ["rates", "chunk", "buffer"])?;
+        let rates = rates.unwrap_or(LADDER).split('+').map(|rate| rate.trim().parse::<Rate>());
+        let rates: Vec<Rate> =
+            rates.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+        let span = |text: Option<&str>, otherwise: Span| {
+            text.map_or(Ok(otherwise), parse_span).map_err(|error| error.to_string())
+        };
+        let (chunk, buffer) = (span(chunk, CHUNK)?, span(buffer, PLAYER_BUFFER)?);
+        Ok(Self::Chunks(PlayerSpec { rates, chunk, buffer }))
+    }
+
     fn check(&self) -> Result<(), String> {
         let range = 1..=MAX_SIZE;
         match self {
@@ -288,6 +312,14 @@ impl SizeSpec {
                 fits.then_some(())
                     .ok_or_else(|| "size: `min` from 1 byte to `max`, `shape` above 0".to_owned())
             }
+            Self::Chunks(video) => {
+                video.check()?;
+                let largest = video.chunk_bytes(video.rates.len() - 1);
+                range
+                    .contains(&largest)
+                    .then_some(())
+                    .ok_or_else(|| format!("size: chunks of up to {largest} bytes; 1 byte to 1 TB"))
+            }
         }
     }
 
@@ -302,6 +334,8 @@ impl SizeSpec {
                 let share = beyond + (1.0 - beyond) * (1.0 - random.unit());
                 (min * pow(share, -1.0 / shape)).min(*max).round() as u64
             }
+            // The player draws none.
+            Self::Chunks(video) => video.chunk_bytes(0),
         }
     }
 }
@@ -353,6 +387,13 @@ mod tests {
         let spec = read("lognormal:mean=4MB,sd=1.8MB,max=10MB,gap=exp:10s").unwrap();
         let SizeSpec::LogNormal(sizes) = &spec.sizes else { panic!("{spec:?}") };
         assert_eq!((sizes.mean, sizes.deviation, sizes.max), (4e6, 1.8e6, 10e6));
+        let spec = read("abr:rates=1mbit+2mbit,chunk=2s,buffer=20s,connection=keep").unwrap();
+        let rates = vec![Rate::from_bps(1_000_000), Rate::from_bps(2_000_000)];
+        let [chunk, buffer] = [2, 20].map(Span::from_secs);
+        assert_eq!(spec.sizes, SizeSpec::Chunks(PlayerSpec { rates, chunk, buffer }));
+        assert_eq!((spec.count, spec.keep), (None, true));
+        let SizeSpec::Chunks(video) = read("abr").unwrap().sizes else { panic!() };
+        assert_eq!((video.rates.len(), video.buffer), (6, PLAYER_BUFFER));
         let pareto = SizeSpec::Pareto { min: 4e3, shape: 1.2, max: 20e6 };
         assert_eq!(read("pareto:min=4kB,shape=1.2,max=20MB,count=5").unwrap().sizes, pareto);
     }
@@ -379,6 +420,13 @@ mod tests {
             ("pareto:min=4kB", "size: `min` or `shape`"),
             ("pareto:min=4kB,shape=0", "size: `min` from 1 byte"),
             ("pareto:mean=4kB", "size: `mean` is unknown"),
+            ("abr:rates=2mbit+1mbit", "size: `rates` are 1 to 100"),
+            ("abr:rates=0bit", "size: `rates` are 1 to 100"),
+            ("abr:rates=2", "size: `2` needs a unit"),
+            ("abr:chunk=4s,buffer=7s", "size: `chunk` from 1ms"),
+            ("abr:chunk=0s", "size: `chunk` from 1ms"),
+            ("abr:rates=3000gbit", "size: chunks of up to"),
+            ("abr,gap=1s", "the player decides"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.starts_with(part), "{text}: {error}");

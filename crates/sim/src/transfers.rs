@@ -1,11 +1,12 @@
 //! The transfers of a flow: when they begin, what comes before their data, when they are complete.
 
 use cellpace_base::{Random, Span, Time};
-use cellpace_measure::{Transfer, TransferOutcome};
+use cellpace_measure::{PlayerFigures, Transfer, TransferOutcome};
 
+use crate::player::Player;
 use crate::transfer_spec::{CONTROL_BYTES, MAX_TRANSFERS};
 use crate::transfer_tally::{SenderCounts, TransferTally, round_ms};
-use crate::{TransferPace, TransferSpec};
+use crate::{SizeSpec, TransferPace, TransferSpec};
 
 /// Until the first retry of a packet of the handshake or a request; doubled each time (RFC 6298
 /// section 2.1: there is no RTT sample yet).
@@ -19,6 +20,8 @@ pub(crate) struct Transfers {
     flow: usize,
     cc: String,
     random: Random,
+    /// Decides where they are chunks of a video.
+    player: Option<Player>,
     /// When the next one begins.
     next_start: Option<Time>,
     begun: u64,
@@ -99,8 +102,13 @@ enum TransferPhase {
 
 impl Transfers {
     pub(crate) fn new(spec: TransferSpec, flow: usize, cc: String, random: Random) -> Self {
+        let player = match &spec.sizes {
+            SizeSpec::Chunks(video) => Some(Player::new(video.clone())),
+            _ => None,
+        };
         Self {
             spec,
+            player,
             flow,
             cc,
             random,
@@ -200,7 +208,10 @@ impl Transfers {
             }
             _ => None,
         };
-        let size = self.spec.sizes.draw(index, &mut self.random);
+        let size = match &mut self.player {
+            Some(player) => player.ask(now),
+            None => self.spec.sizes.draw(index, &mut self.random),
+        };
         // A connection that is kept was opened by an earlier transfer.
         let legs = self.opening_legs(self.spec.handshake && !(self.spec.keep && is_connected));
         let phase = if legs.is_empty() {
@@ -252,15 +263,16 @@ impl Transfers {
         } else {
             self.finished.push(self.active.remove(place).record);
         }
-        self.schedule_next(now);
+        self.schedule_next(now, None);
         has_data.then_some(Demand::Close(generation))
     }
 
     /// With a gap, the next one begins after the end of this one.
-    fn schedule_next(&mut self, now: Time) {
+    fn schedule_next(&mut self, now: Time, wait: Option<Span>) {
         let TransferPace::Gap(gap) = &self.spec.pace else { return };
         if self.begun < self.spec.count.unwrap_or(MAX_TRANSFERS) {
-            self.next_start = Some(now + gap.draw(&mut self.random));
+            let wait = wait.unwrap_or_else(|| gap.draw(&mut self.random));
+            self.next_start = Some(now + wait);
         }
     }
 
@@ -316,7 +328,8 @@ impl Transfers {
         active.phase = TransferPhase::Received;
         active.complete_at = Some(now);
         active.record.outcome = TransferOutcome::Complete;
-        self.schedule_next(now);
+        let wait = self.player.as_mut().map(|player| player.on_chunk(now));
+        self.schedule_next(now, wait);
     }
 
     /// The connection with this generation has sent the transfer's data, is given up, or turns to
@@ -349,6 +362,11 @@ impl Transfers {
             active.record.goodput_mbps = (took > 0.0).then(|| round_ms(mbits / took));
         }
         self.finished.push(active.record);
+    }
+
+    /// What a viewer saw up to `end`, where they are chunks of a video.
+    pub(crate) fn player(&mut self, end: Time) -> Option<PlayerFigures> {
+        self.player.as_mut().map(|player| player.figures(end))
     }
 
     /// Packets that are to leave.

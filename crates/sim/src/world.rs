@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use cellpace_base::{Random, Span, Time};
 use cellpace_cc::Event;
 use cellpace_measure::{
-    ChainFigures, Collector, FlowSpan, MeasuredWindow, PingFigures, Transfer, VideoFigures,
+    ChainFigures, Collector, FlowSpan, MeasuredWindow, PingFigures, PlayerFigures, Transfer,
+    VideoFigures,
 };
 use cellpace_path::{Fate, Handover, Packet, PacketRecord, Path};
 
@@ -64,6 +65,8 @@ pub(crate) struct Remains {
     /// Packets that the host refused, flow by flow.
     pub(crate) refused: Vec<u64>,
     pub(crate) transfers: Vec<Transfer>,
+    /// What the viewer of each flow saw, flow by flow.
+    pub(crate) players: Vec<Option<PlayerFigures>>,
     /// The figures of each flow's frames, flow by flow.
     pub(crate) videos: Vec<Option<VideoFigures>>,
     pub(crate) pings: Vec<PingFigures>,
@@ -346,11 +349,13 @@ impl World {
         });
         let refused = |flow: &SimFlow| flow.host.as_ref().map_or(0, |host| host.refused);
         let refused = self.flows.iter().map(refused).collect();
+        let end = self.window.end;
+        let players = self.flows.iter_mut().map(|flow| flow.player(end)).collect();
         let transfers = self.flows.iter_mut().flat_map(SimFlow::finish_transfers).collect();
         let videos = self.flows.iter().map(|flow| flow.video(self.window)).collect();
         let Self { collector, sampler, pings, window, .. } = self;
         let pings = pings.into_iter().map(|ping| ping.finish(window)).collect();
-        Remains { collector, sampler, counts, refused, transfers, videos, pings, chain }
+        Remains { collector, sampler, counts, refused, transfers, players, videos, pings, chain }
     }
 
     /// The links on the way of a packet of this flow that is on `link`.

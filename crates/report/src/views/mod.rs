@@ -99,6 +99,7 @@ pub(crate) fn answers(comparison: &Comparison) -> Vec<Section> {
     let all = [
         logged_transfers::answer(comparison),
         video::answer(comparison),
+        video::players(comparison),
         many_flows::answer(comparison),
     ];
     let answers = all.into_iter().flatten();

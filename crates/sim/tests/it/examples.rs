@@ -25,7 +25,7 @@ fn rates(figures: &Figures) -> Vec<f64> {
 type Shows = fn(&Figures) -> bool;
 
 /// What each shows.
-const SCENARIOS: [(&str, Shows); 10] = [
+const SCENARIOS: [(&str, Shows); 11] = [
     ("parking-lot", |run| {
         let rates = rates(run);
         // Each link is full, and the flow over all of them has less than any other.
@@ -51,6 +51,11 @@ const SCENARIOS: [(&str, Shows); 10] = [
     ("call-beside-download", |run| {
         let video = run.per_flow[0].video.as_ref().unwrap();
         video.frames > 1500 && run.per_flow[1].throughput_mbps > 5.0
+    }),
+    ("abr-video", |run| {
+        let player = run.per_flow[0].player.unwrap();
+        // It climbs the ladder, and does not stall while the download takes its half.
+        player.chunks > 40 && player.bitrate_mbps > 2.0 && player.stalls == 0
     }),
     ("pings", |run| {
         let rtt = run.pings[0].rtt_ms.unwrap();

@@ -80,6 +80,36 @@ fn transfer_t4_transfers_one_after_the_other_fill_the_link() {
 }
 
 #[test]
+fn a_player_fetches_what_the_link_carries_and_stalls_where_it_does_not() {
+    let seen = |text: &str, mbit: u64| {
+        let flow = transfers("cubic", text);
+        let trace = format!("constant:{mbit}mbit");
+        let scenario = Scenario {
+            flows: vec![flow],
+            skip: Span::ZERO,
+            ..lone("cubic", &trace, "droptail:60pkts", 300)
+        };
+        let outcome = outcome(&scenario);
+        let figures = outcome.figures.per_flow[0].player.unwrap();
+        let complete = outcome.transfers.iter().filter(|chunk| chunk.completion_ms.is_some());
+        assert_eq!(complete.count() as u64, figures.chunks);
+        figures
+    };
+    // A link of three times the highest rate: 300 s are played, and a buffer is there beyond them.
+    let fast = seen("abr:rates=1mbit+2mbit+4mbit,chunk=4s,buffer=40s", 12);
+    assert_eq!((fast.stalls, fast.stalled_s), (0, 0.0));
+    assert!((75..=86).contains(&fast.chunks) && fast.bitrate_mbps > 3.5, "{fast:?}");
+    // A link of half the lowest rate: the picture stands still for half of the time.
+    let slow = seen("abr:rates=2mbit+4mbit,chunk=4s,buffer=40s", 1);
+    assert!((120.0..180.0).contains(&slow.stalled_s) && slow.stalls > 20, "{slow:?}");
+    assert_eq!((slow.bitrate_mbps, slow.switches), (2.0, 0));
+    // Between two rates of the ladder it has both, and does not stall.
+    let between = seen("abr:rates=1mbit+2mbit+4mbit,chunk=4s,buffer=40s,connection=keep", 3);
+    assert_eq!(between.stalls, 0, "{between:?}");
+    assert!((2.0..3.0).contains(&between.bitrate_mbps) && between.switches > 2, "{between:?}");
+}
+
+#[test]
 fn transfer_t5_one_packet_takes_one_way() {
     let records =
         outcome(&over_12_mbit(transfers("cubic", "1448B,count=50,gap=7ms"), 10)).transfers;
