@@ -26,7 +26,7 @@ pub use byte_reader::ByteReader;
 pub use date::utc_text;
 pub use distribution::SpanDistribution;
 pub use ecn::Ecn;
-pub use name::{SplitName, nearest, split_name};
+pub use name::{RegisterError, SplitName, check_own_names, nearest, split_name};
 pub use param::{ByteCount, Param, ParamKind, ParamValue, Preset};
 pub use param_set::{GivenValues, ParamError, ParamSet};
 pub use quantity::{

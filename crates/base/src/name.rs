@@ -1,4 +1,6 @@
-//! Names in front of a colon, and guesses at what a misspelt one was meant to be.
+//! Names in front of a colon, those that a program adds, and guesses at what a misspelt one was meant to be.
+
+use thiserror::Error;
 
 /// The name in front of the colon and the text behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +15,38 @@ pub struct SplitName<'a> {
 pub fn split_name(text: &str) -> SplitName<'_> {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     SplitName { name: name.trim(), rest: rest.trim() }
+}
+
+/// Why a program's own controllers or queues were not registered.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// There is one of that name.
+    #[error("the name `{0}` is taken")]
+    Taken(&'static str),
+    /// The name cannot stand in front of a colon.
+    #[error("a name has lower-case letters, digits, `-` and `_`, unlike `{0}`")]
+    Name(&'static str),
+    /// A process registers once.
+    #[error("names are registered once, before any is looked for")]
+    Twice,
+}
+
+/// Checks names that a program adds to those that are `taken`.
+///
+/// # Errors
+/// When one is none, is taken or is given twice.
+pub fn check_own_names(own: &[&'static str], taken: &[&'static str]) -> Result<(), RegisterError> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
+    for (index, name) in own.iter().copied().enumerate() {
+        if name.is_empty() || !name.chars().all(is_part) {
+            return Err(RegisterError::Name(name));
+        }
+        if taken.contains(&name) || own[..index].contains(&name) {
+            return Err(RegisterError::Taken(name));
+        }
+    }
+    Ok(())
 }
 
 /// Letters from which on the beginning of a name stands for it.

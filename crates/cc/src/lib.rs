@@ -46,7 +46,8 @@ mod vivace;
 mod window;
 
 pub use cellpace_base::{
-    ByteCount, Ecn, ParamSet, Preset, Random, Rate, Span, Time, Window, params, words,
+    ByteCount, Ecn, ParamSet, Preset, Random, Rate, RegisterError, Span, Time, Window, params,
+    words,
 };
 pub use controller::{
     Ack, AckedPacket, Arrival, Block, Controller, Frame, Loss, LostPacket, Mark, Pacing, Permit,
@@ -59,7 +60,7 @@ pub use params::{
     ReceiverParams,
 };
 pub use registry::{
-    ControllerInfo, ControllerSpec, DEFAULT_CONTROLLER, PeerHalf, RegisterError, SpecError,
-    controllers, find_controller, register, registry,
+    ControllerInfo, ControllerSpec, DEFAULT_CONTROLLER, PeerHalf, SpecError, controllers,
+    find_controller, register, registry,
 };
 pub use rtt::{RtoRule, RttEstimator, RttState};

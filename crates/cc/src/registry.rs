@@ -4,7 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use cellpace_base::{Param, ParamError, ParamSet, Preset, nearest, split_name};
+use cellpace_base::{
+    Param, ParamError, ParamSet, Preset, RegisterError, check_own_names, nearest, split_name,
+};
 use thiserror::Error;
 
 use crate::deferred::{Deferred, InitialAnswers};
@@ -172,37 +174,15 @@ fn file_controllers() -> &'static [ControllerInfo] {
 /// What the program registered.
 static OWN: OnceLock<&[ControllerInfo]> = OnceLock::new();
 
-/// Why controllers were not registered.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum RegisterError {
-    /// There is a controller of that name.
-    #[error("there is a controller `{0}` already")]
-    Taken(&'static str),
-    /// The name cannot stand in front of a colon.
-    #[error("a controller's name has lower-case letters, digits, `-` and `_`, unlike `{0}`")]
-    Name(&'static str),
-    /// A process registers once.
-    #[error("controllers are registered once, before any is looked for")]
-    Twice,
-}
-
 /// Adds a program's own controllers to those that [`find_controller`] and controller strings know, for as long as
 /// the process lives.
 ///
 /// # Errors
 /// When a name is taken or is none, or something was registered before.
 pub fn register(own: &'static [ControllerInfo]) -> Result<(), RegisterError> {
-    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
-    for (index, info) in own.iter().enumerate() {
-        if info.name.is_empty() || !info.name.chars().all(is_part) {
-            return Err(RegisterError::Name(info.name));
-        }
-        let mut taken = registry().iter().chain(file_controllers()).chain(&own[..index]);
-        if taken.any(|other| other.name == info.name) {
-            return Err(RegisterError::Taken(info.name));
-        }
-    }
+    let names: Vec<&str> = own.iter().map(|info| info.name).collect();
+    let taken = registry().iter().chain(file_controllers()).map(|info| info.name);
+    check_own_names(&names, &taken.collect::<Vec<_>>())?;
     OWN.set(own).map_err(|_| RegisterError::Twice)
 }
 

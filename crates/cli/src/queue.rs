@@ -28,8 +28,8 @@ pub(crate) fn run(args: &QueueArgs) -> Result<ExitCode, CommandError> {
 }
 
 fn find(name: &str) -> Result<&'static QueueInfo, CommandError> {
-    let names = || queue_infos().iter().map(|info| info.name);
-    queue_infos().iter().find(|info| info.name == name).ok_or_else(|| {
+    let names = || queue_infos().map(|info| info.name);
+    queue_infos().find(|info| info.name == name).ok_or_else(|| {
         let near = nearest(name, names()).map(|near| format!("; did you mean `{near}`?"));
         let all = || format!("; there are {}", names().collect::<Vec<_>>().join(", "));
         CommandError::usage(format!("there is no queue `{name}`{}", near.unwrap_or_else(all)))
@@ -37,8 +37,8 @@ fn find(name: &str) -> Result<&'static QueueInfo, CommandError> {
 }
 
 fn list() -> String {
-    let width = queue_infos().iter().map(|info| info.name.len()).max().unwrap_or(0);
-    queue_infos().iter().map(|info| entry(info.name, width, info.summary)).collect()
+    let width = queue_infos().map(|info| info.name.len()).max().unwrap_or(0);
+    queue_infos().map(|info| entry(info.name, width, info.summary)).collect()
 }
 
 fn describe(info: &QueueInfo) -> String {

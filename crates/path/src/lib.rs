@@ -45,6 +45,8 @@ mod spec;
 pub mod stats;
 pub mod steps;
 
+// What a queue in another crate needs of it.
+pub use cellpace_base::{ByteCount, ParamSet, Random, RegisterError, Time, params};
 pub use delay::{Delay, DelaySpec};
 pub use error::{FieldError, PathError};
 pub use handover::{Handover, HandoverFailure, HandoverPlan, RateFactor, interrupted};

@@ -131,7 +131,7 @@ fn queues() -> Vec<QueueChoice> {
         is_sized: format!("{}:1MB", info.name).parse::<QueueSpec>().is_ok(),
         params: info.params().iter().map(parameter).collect(),
     };
-    queue_infos().iter().map(queue).collect()
+    queue_infos().map(queue).collect()
 }
 
 fn controllers() -> Vec<ControllerChoice> {

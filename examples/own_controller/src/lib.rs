@@ -1,5 +1,7 @@
 //! A controller of your own: one packet more per round trip, and less of the window when packets are lost.
 
+pub mod queue;
+
 use cellpace_cc::{Ack, Controller, ControllerInfo, ControllerParams, Loss, Permit, Setup, params};
 
 /// What `cellpace::main_with` takes: the name in `--cc`, and what `cellpace cc` says of it.

@@ -15,8 +15,12 @@ mod red;
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Arc, OnceLock};
 
-use cellpace_base::{Param, ParamSet, Random, nearest, params, parse_window, split_name};
+use cellpace_base::{
+    Param, ParamSet, Random, RegisterError, check_own_names, nearest, params, parse_window,
+    split_name,
+};
 
 use crate::error::PathError;
 
@@ -44,10 +48,24 @@ pub struct QueueInfo {
     /// How it is written.
     pub example: &'static str,
     table: fn() -> &'static [Param],
-    read: fn(&str) -> Result<QueueKind, PathError>,
+    /// Of the name and what is behind the colon.
+    read: fn(&str, &str) -> Result<QueueKind, PathError>,
 }
 
 impl QueueInfo {
+    /// The queue that the parameters `P` build, with its name (lower-case letters, digits, `-` and `_`), what it is in
+    /// one line, and how it is written.
+    pub const fn new<P>(name: &'static str, summary: &'static str, example: &'static str) -> Self
+    where
+        P: ParamSet + QueueParams + 'static,
+    {
+        let read = |name: &str, rest: &str| {
+            let params: Arc<dyn QueueParams> = Arc::new(P::parse(name, rest)?);
+            Ok(QueueKind::Own(OwnQueue(params)))
+        };
+        Self { name, summary, example, table: P::table, read }
+    }
+
     /// Describes its parameters; none for those that take a size or nothing.
     pub fn params(&self) -> &'static [Param] {
         (self.table)()
@@ -59,9 +77,29 @@ params! {
     struct NoParams {}
 }
 
-/// All kinds of queues, in the order in which they are shown.
-pub fn queue_infos() -> &'static [QueueInfo] {
-    INFOS
+/// Parameters of a queue in another crate, which build it. See [`register`].
+pub trait QueueParams: fmt::Debug + Send + Sync {
+    /// The queue, empty. `random` is for queues that drop or hash at random.
+    fn build(&self, random: Random) -> Box<dyn Queue>;
+}
+
+/// All kinds of queues of this process, in the order in which they are shown: those of cellpace, and behind them what
+/// was registered.
+pub fn queue_infos() -> impl Iterator<Item = &'static QueueInfo> {
+    INFOS.iter().chain(OWN.get().copied().unwrap_or_default())
+}
+
+/// What the program registered.
+static OWN: OnceLock<&[QueueInfo]> = OnceLock::new();
+
+/// Adds a program's own queues to those that a [`QueueSpec`] knows, for as long as the process lives.
+///
+/// # Errors
+/// When a name is taken or is none, or something was registered before.
+pub fn register(own: &'static [QueueInfo]) -> Result<(), RegisterError> {
+    let names: Vec<&str> = own.iter().map(|info| info.name).collect();
+    check_own_names(&names, &INFOS.iter().map(|info| info.name).collect::<Vec<_>>())?;
+    OWN.set(own).map_err(|_| RegisterError::Twice)
 }
 
 const INFOS: &[QueueInfo] = &[
@@ -70,14 +108,14 @@ const INFOS: &[QueueInfo] = &[
         summary: "first in, first out; what does not fit is dropped",
         example: "droptail:2MB or droptail:100pkts or droptail:500ms or droptail:2bdp or droptail",
         table: NoParams::table,
-        read: |rest| Ok(QueueKind::DropTail(Size::parse(rest, "droptail")?)),
+        read: |_, rest| Ok(QueueKind::DropTail(Size::parse(rest, "droptail")?)),
     },
     QueueInfo {
         name: "infinite",
         summary: "first in, first out, without an end",
         example: "infinite",
         table: NoParams::table,
-        read: |rest| {
+        read: |_, rest| {
             NoParams::parse("infinite", rest)?;
             Ok(QueueKind::DropTail(Size::Fixed(Limit::None)))
         },
@@ -87,56 +125,56 @@ const INFOS: &[QueueInfo] = &[
         summary: "first in, first out; the oldest make room for what does not fit",
         example: "drophead:2MB or drophead:100pkts or drophead:500ms or drophead:2bdp or drophead",
         table: NoParams::table,
-        read: |rest| Ok(QueueKind::DropHead(Size::parse(rest, "drophead")?)),
+        read: |_, rest| Ok(QueueKind::DropHead(Size::parse(rest, "drophead")?)),
     },
     QueueInfo {
         name: "red",
         summary: "random early detection by the average queue (Floyd and Jacobson 1993)",
         example: "red:min=3mbit,max=9mbit,p=0.1 or red:classic",
         table: RedParams::table,
-        read: |rest| Ok(QueueKind::Red(RedConfig::read(rest)?)),
+        read: |_, rest| Ok(QueueKind::Red(RedConfig::read(rest)?)),
     },
     QueueInfo {
         name: "codel",
         summary: "controlled delay: drops when packets wait too long for too long (RFC 8289)",
         example: "codel:target=5ms,interval=100ms",
         table: CodelQueueParams::table,
-        read: |rest| Ok(QueueKind::Codel(CodelQueueParams::parse("codel", rest)?)),
+        read: |_, rest| Ok(QueueKind::Codel(CodelQueueParams::parse("codel", rest)?)),
     },
     QueueInfo {
         name: "pie",
         summary: "proportional integral controller of the queue delay (RFC 8033)",
         example: "pie:target=15ms",
         table: PieParams::table,
-        read: |rest| Ok(QueueKind::Pie(PieParams::parse("pie", rest)?)),
+        read: |_, rest| Ok(QueueKind::Pie(PieParams::parse("pie", rest)?)),
     },
     QueueInfo {
         name: "fq_codel",
         summary: "a fair queue for each flow, each under CoDel (RFC 8290)",
         example: "fq_codel:quantum=300B",
         table: FqCodelParams::table,
-        read: |rest| Ok(QueueKind::FqCodel(FqCodelParams::parse("fq_codel", rest)?)),
+        read: |_, rest| Ok(QueueKind::FqCodel(FqCodelParams::parse("fq_codel", rest)?)),
     },
     QueueInfo {
         name: "dualpi2",
         summary: "low delay for L4S beside a queue for others, coupled so that rates are equal (RFC 9332)",
         example: "dualpi2 or dualpi2:step=10ms or dualpi2:ramp=800us..1200us",
         table: DualPi2Params::table,
-        read: |rest| Ok(QueueKind::DualPi2(DualPi2Params::parse("dualpi2", rest)?)),
+        read: |_, rest| Ok(QueueKind::DualPi2(DualPi2Params::parse("dualpi2", rest)?)),
     },
     QueueInfo {
         name: "fq",
         summary: "a queue for each flow, served in turn by bytes (deficit round robin, 1995)",
         example: "fq:limit=1000pkts,quantum=1514B",
         table: FqParams::table,
-        read: |rest| Ok(QueueKind::Fq(FqParams::parse("fq", rest)?)),
+        read: |_, rest| Ok(QueueKind::Fq(FqParams::parse("fq", rest)?)),
     },
     QueueInfo {
         name: "policer",
         summary: "drops what comes faster than a token bucket fills, in front of a FIFO",
         example: "policer:rate=10mbit,burst=100kB",
         table: PolicerParams::table,
-        read: |rest| Ok(QueueKind::Policer(PolicerParams::parse("policer", rest)?)),
+        read: |_, rest| Ok(QueueKind::Policer(PolicerParams::parse("policer", rest)?)),
     },
 ];
 
@@ -158,22 +196,35 @@ enum QueueKind {
     DualPi2(DualPi2Params),
     Fq(FqParams),
     Policer(PolicerParams),
+    Own(OwnQueue),
+}
+
+/// A queue of another crate.
+#[derive(Debug, Clone)]
+struct OwnQueue(Arc<dyn QueueParams>);
+
+/// The text beside it says whether two are the same.
+impl PartialEq for OwnQueue {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
 }
 
 impl QueueSpec {
     /// The queue itself. `random` is used by queues that drop or hash at random; `bottleneck` is
     /// asked for sizes in time and in BDP only, since a mean rate may take a whole trace to find.
     pub fn build(&self, random: Random, bottleneck: impl FnOnce() -> Bottleneck) -> Box<dyn Queue> {
-        match self.kind {
+        match &self.kind {
+            QueueKind::Own(own) => own.0.build(random),
             QueueKind::DropTail(size) => Box::new(DropTail::new(size.limit(bottleneck))),
             QueueKind::DropHead(size) => Box::new(DropHead::new(size.limit(bottleneck))),
-            QueueKind::Red(config) => Box::new(Red::new(config, random)),
-            QueueKind::Codel(params) => Box::new(Codel::new(params)),
-            QueueKind::Pie(config) => Box::new(Pie::new(config, random)),
-            QueueKind::FqCodel(config) => Box::new(FqCodel::new(config, random)),
-            QueueKind::DualPi2(config) => Box::new(DualPi2::new(config, random)),
-            QueueKind::Fq(config) => Box::new(Fq::new(config)),
-            QueueKind::Policer(config) => Box::new(Policer::new(config)),
+            QueueKind::Red(config) => Box::new(Red::new(*config, random)),
+            QueueKind::Codel(params) => Box::new(Codel::new(*params)),
+            QueueKind::Pie(config) => Box::new(Pie::new(*config, random)),
+            QueueKind::FqCodel(config) => Box::new(FqCodel::new(*config, random)),
+            QueueKind::DualPi2(config) => Box::new(DualPi2::new(*config, random)),
+            QueueKind::Fq(config) => Box::new(Fq::new(*config)),
+            QueueKind::Policer(config) => Box::new(Policer::new(*config)),
         }
     }
 }
@@ -200,8 +251,8 @@ impl FromStr for QueueSpec {
 
     fn from_str(text: &str) -> Result<Self, PathError> {
         let split = split_name(text);
-        let Some(info) = INFOS.iter().find(|info| info.name == split.name) else {
-            let names: Vec<&str> = INFOS.iter().map(|info| info.name).collect();
+        let Some(info) = queue_infos().find(|info| info.name == split.name) else {
+            let names: Vec<&str> = queue_infos().map(|info| info.name).collect();
             let near = nearest(split.name, names.iter().copied());
             let mut error = PathError::unknown("queue", split.name, near, &names);
             if let (Ok(_), PathError::Unknown { hint, .. }) = (parse_window(text), &mut error) {
@@ -209,7 +260,7 @@ impl FromStr for QueueSpec {
             }
             return Err(error);
         };
-        Ok(Self { text: text.trim().to_owned(), kind: (info.read)(split.rest)? })
+        Ok(Self { text: text.trim().to_owned(), kind: (info.read)(split.name, split.rest)? })
     }
 }
 
@@ -339,6 +390,30 @@ mod tests {
             "there is no queue `warp-drive`; there are droptail, infinite, drophead, red, codel, \
              pie, fq_codel, dualpi2, fq, policer"
         );
+    }
+
+    #[test]
+    fn names_that_are_taken_or_none_are_not_registered() {
+        const fn own(name: &'static str) -> QueueInfo {
+            QueueInfo::new::<Nothing>(name, "a test", "a test")
+        }
+        static TAKEN: [QueueInfo; 2] = [own("own"), own("codel")];
+        static REPEATED: [QueueInfo; 2] = [own("own"), own("own")];
+        static COLON: [QueueInfo; 1] = [own("own:r")];
+        assert_eq!(register(&TAKEN), Err(RegisterError::Taken("codel")));
+        assert_eq!(register(&REPEATED), Err(RegisterError::Taken("own")));
+        assert_eq!(register(&COLON), Err(RegisterError::Name("own:r")));
+        assert!("own".parse::<QueueSpec>().is_err());
+    }
+
+    params! {
+        struct Nothing {}
+    }
+
+    impl QueueParams for Nothing {
+        fn build(&self, _random: Random) -> Box<dyn Queue> {
+            Box::new(DropTail::new(Limit::None))
+        }
     }
 
     #[test]

@@ -65,6 +65,34 @@ fn parameters_and_presets_change_its_figures() {
 }
 
 #[test]
+fn a_queue_of_ones_own_is_listed_and_changes_who_waits() {
+    assert!(printed(&["queue"]).contains("small_first  two FIFOs"), "{}", printed(&["queue"]));
+    assert!(printed(&["queue", "small_first"]).contains("Packets up to this size go first"));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scenario.toml");
+    let p95 = |queue: &str| {
+        let text = format!(
+            "trace = \"constant:12mbit\"\nduration = \"20s\"\nqueue = \"{queue}\"\n\
+             [[flow]]\ncc = \"halving\"\n[[ping]]\nevery = \"100ms\"\n"
+        );
+        fs::write(&path, text).unwrap();
+        let document = printed(&["sim", path.to_str().unwrap(), "--json", "-"]);
+        let document: Value = serde_json::from_str(&document).unwrap();
+        document["runs"][0]["pings"][0]["rtt_ms"]["p95"].as_f64().unwrap()
+    };
+    // Pings of 84 bytes do not wait for the download, and with `small` below them they do.
+    assert!(p95("small_first:limit=200kB") < 45.0);
+    assert!(p95("small_first:small=50B,limit=200kB") > 80.0);
+    let text = refused(&["compare", "--cc", "halving", "--queue", "small_first:smal=50B"]);
+    assert!(
+        text.contains("`small_first` has no parameter `smal`; did you mean `small`?"),
+        "{text}"
+    );
+    let text = refused(&["compare", "--cc", "halving", "--queue", "small_frist"]);
+    assert!(text.contains("did you mean `small_first`?"), "{text}");
+}
+
+#[test]
 fn wrong_parameters_and_names_are_refused() {
     let text = refused(&["compare", "--cc", "halving:beta=2"]);
     assert!(text.contains("`halving`: beta=2 is out of range; allowed: 0.1..0.9"), "{text}");

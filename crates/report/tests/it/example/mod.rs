@@ -207,6 +207,7 @@ fn run(cc: &str, mbps: f64, utilization: f64, delay: Summary, lost: u64, series:
                 one_way_delay_ms: None,
                 sender: None,
                 transfers: None,
+                player: None,
                 video: None,
             }],
         },
