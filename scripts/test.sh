@@ -38,7 +38,7 @@ dependencies() {
 
 # They name no operating system, and compile for a machine that has none.
 pure_crates() {
-    pure="alcc base cc mdi measure path recovery sim web"
+    pure="alcc base cc guest mdi measure path plugin recovery sim web"
     say "no operating system in: $pure"
     # shellcheck disable=SC2046,SC2086
     if grep -rnE 'Instant::now|SystemTime|std::(net|thread|fs)|use std::\{[^}]*(net|thread|fs)' \
@@ -133,7 +133,8 @@ slow_suites() {
     slow "a peer that stops reading for a minute" slow_tests cellpace-tcp engine::
     packages lld || say "no lld: no module in C is tested"
     slow "controllers in modules" cargo test --quiet -p cellpace-plugin --features host
-    slow "a program that runs modules" cargo test --quiet -p cellpace --features plugin --test it plugin:: -- --include-ignored
+    slow "the same, interpreted" cargo test --quiet -p cellpace-plugin --features interpreter
+    slow "a program that runs modules" cargo test --quiet -p cellpace --features plugin --test it plugin:: playground::a_module -- --include-ignored
     slow "a program without features" cargo test --quiet -p cellpace --no-default-features --test it features::
     build
     slow "every claim of the papers in virtual time" papers run

@@ -6,7 +6,7 @@
  * called; it imports nothing. Each flow has an instance of its own, so that plain variables hold what a flow knows. Times
  * and spans are in ns, sizes in bytes with headers. Answers stay as they are until they are written again.
  *
- * A call that traps, takes more than ten million steps or 16 MB of memory ends the control of its flow.
+ * A call that traps, takes more than 100 million steps or 16 MB of memory ends the control of its flow.
  */
 #ifndef CELLPACE_PLUGIN_H
 #define CELLPACE_PLUGIN_H

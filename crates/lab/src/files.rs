@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::read::MultiGzDecoder;
 
-use cellpace_cc::{ControllerSpec, MAX_FILE_BYTES as MAX_MODEL_BYTES, SpecError};
+use cellpace_cc::{ControllerSpec, SpecError};
 use cellpace_path::schedule::TraceFiles;
 
 use crate::trace::read_trace;
@@ -27,10 +27,7 @@ pub fn trace_files() -> TraceFiles<'static> {
 /// # Errors
 /// When the text is no controller's, or a file is missing or no model.
 pub fn read_controller(text: &str) -> Result<ControllerSpec, SpecError> {
-    ControllerSpec::parse(text, &mut |name| {
-        // Bounded as models are: the file of `mdi:model=FILE` may be anything.
-        trace_files().bytes(name, MAX_MODEL_BYTES).map_err(|error| error.to_string())
-    })
+    cellpace_sim::read_controller(text, &mut trace_files())
 }
 
 /// Opens a file for reading, or standard input for `-`. What gzip has compressed is uncompressed

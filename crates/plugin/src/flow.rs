@@ -6,9 +6,9 @@ use cellpace_cc::{
     RttEstimator, SentPacket, Setup, Spurious, Stamp, Timeout,
 };
 use cellpace_guest::abi;
-use wasmtime::{TypedFunc, WasmParams};
 
-use crate::module::{Instance, Module, refuel, why};
+use crate::engine::{Arguments, Function, Instance};
+use crate::module::Module;
 
 /// Bytes of a page of memory.
 const PAGE: usize = 1 << 16;
@@ -16,9 +16,9 @@ const PAGE: usize = 1 << 16;
 const EVENT: usize = 128;
 
 /// A call with a record; the second argument is where the answers are.
-type Call = TypedFunc<(u32, u32), ()>;
+type Call = Function<(u32, u32), ()>;
 /// A call with a time.
-type Instant = TypedFunc<(u64, u32), ()>;
+type Clock = Function<(u64, u32), ()>;
 
 /// The controller of a flow, for as long as its module does not fail.
 pub(crate) struct Plugin {
@@ -44,6 +44,7 @@ struct Room {
 
 /// What the module exports to be called; what it lacks is not called.
 struct Calls {
+    start: Option<Call>,
     on_sent: Option<Call>,
     on_ack: Option<Call>,
     on_loss: Option<Call>,
@@ -52,9 +53,9 @@ struct Calls {
     on_spurious: Option<Call>,
     on_block: Option<Call>,
     on_frame: Option<Call>,
-    on_deadline: Option<Instant>,
-    on_path_change: Option<Instant>,
-    on_ecn_failed: Option<Instant>,
+    on_deadline: Option<Clock>,
+    on_path_change: Option<Clock>,
+    on_ecn_failed: Option<Clock>,
 }
 
 impl Plugin {
@@ -104,9 +105,7 @@ impl PluginFlow {
         flow.write(EVENT, &record);
         let values: Vec<u64> = values.iter().map(|value| value.to_bits()).collect();
         flow.write(EVENT + 8 * record.len(), &values);
-        let begin = flow.instance.call::<(u32, u32)>("cellpace_start");
-        let begin = begin.expect("a module without it is refused");
-        flow.run("cellpace_start", &begin, flow.room.event())?;
+        flow.run("cellpace_start", |calls| &calls.start, flow.room.event())?;
         flow.ecn = Ecn::from_bits(flow.answers.ecn as u8);
         match flow.ecn {
             Ecn::Ce => Err("cellpace_start: packets cannot leave with a mark (ecn: 3)".to_owned()),
@@ -117,29 +116,27 @@ impl PluginFlow {
     /// Writes words into the room.
     #[inline]
     fn write(&mut self, offset: usize, words: &[u64]) {
-        let memory = self.instance.memory.data_mut(&mut self.instance.store);
-        let room = &mut memory[self.room.at + offset..][..8 * words.len()];
+        let room = &mut self.instance.memory_mut()[self.room.at + offset..][..8 * words.len()];
         for (bytes, word) in room.chunks_exact_mut(8).zip(words) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
     }
 
-    /// Calls the module, and reads what it answers.
+    /// Calls the module, if it exports that, and reads what it answers.
     #[inline]
-    fn run<A: WasmParams>(
+    fn run<A>(
         &mut self,
         name: &str,
-        call: &TypedFunc<(A, u32), ()>,
+        which: impl Fn(&Calls) -> &Option<Function<(A, u32), ()>>,
         argument: A,
     ) -> Result<(), String>
     where
-        (A, u32): WasmParams,
+        (A, u32): Arguments,
     {
-        let Instance { store, memory, .. } = &mut self.instance;
-        refuel(store);
-        let called = call.call(&mut *store, (argument, self.room.at as u32));
-        called.map_err(|error| format!("{name}: {}", why(&error)))?;
-        let bytes = &memory.data(&*store)[self.room.at..][..8 * abi::Answers::WORDS];
+        let Some(call) = which(&self.calls) else { return Ok(()) };
+        let called = self.instance.call(call, (argument, self.room.at as u32));
+        called.map_err(|ended| format!("{name}: {ended}"))?;
+        let bytes = &self.instance.memory()[self.room.at..][..8 * abi::Answers::WORDS];
         let mut words = [0; abi::Answers::WORDS];
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
             *word = u64::from_le_bytes(bytes.try_into().expect("chunks of eight"));
@@ -156,12 +153,14 @@ impl PluginFlow {
     fn tell(
         &mut self,
         name: &str,
-        which: impl FnOnce(&Calls) -> &Option<Call>,
+        which: impl Fn(&Calls) -> &Option<Call>,
         record: &[u64],
     ) -> Result<(), String> {
-        let Some(call) = which(&self.calls).clone() else { return Ok(()) };
+        if which(&self.calls).is_none() {
+            return Ok(());
+        }
         self.write(EVENT, record);
-        self.run(name, &call, self.room.event())
+        self.run(name, which, self.room.event())
     }
 
     /// The same with packets behind the record.
@@ -169,11 +168,13 @@ impl PluginFlow {
     fn tell_of(
         &mut self,
         name: &str,
-        which: impl FnOnce(&Calls) -> &Option<Call>,
+        which: impl Fn(&Calls) -> &Option<Call>,
         record: &[u64],
         packets: impl ExactSizeIterator<Item = abi::Packet>,
     ) -> Result<(), String> {
-        let Some(call) = which(&self.calls).clone() else { return Ok(()) };
+        if which(&self.calls).is_none() {
+            return Ok(());
+        }
         self.make_room(EVENT + 8 * (record.len() + packets.len() * abi::Packet::WORDS))
             .map_err(|reason| format!("{name}: {reason}"))?;
         let mut offset = EVENT + 8 * record.len();
@@ -182,19 +183,7 @@ impl PluginFlow {
             offset += 8 * abi::Packet::WORDS;
         }
         self.write(EVENT, record);
-        self.run(name, &call, self.room.event())
-    }
-
-    /// Tells of a time.
-    #[inline]
-    fn tell_at(
-        &mut self,
-        name: &str,
-        which: impl FnOnce(&Calls) -> &Option<Instant>,
-        now: Time,
-    ) -> Result<(), String> {
-        let Some(call) = which(&self.calls).clone() else { return Ok(()) };
-        self.run(name, &call, now.as_nanos())
+        self.run(name, which, self.room.event())
     }
 
     /// A large ack takes a larger room, behind all that the module has by then.
@@ -208,7 +197,7 @@ impl PluginFlow {
     }
 
     fn on_deadline(&mut self, now: Time) -> Result<(), String> {
-        self.tell_at("cellpace_on_deadline", |calls| &calls.on_deadline, now)?;
+        self.run("cellpace_on_deadline", |calls| &calls.on_deadline, now.as_nanos())?;
         match self.answers.deadline > now.as_nanos() {
             true => Ok(()),
             false => {
@@ -218,31 +207,21 @@ impl PluginFlow {
     }
 }
 
-impl Instance {
-    /// A function of the module by its name; its type was checked when the module was loaded.
-    fn call<A>(&mut self, name: &str) -> Option<TypedFunc<A, ()>>
-    where
-        A: WasmParams,
-    {
-        let function = self.instance.get_func(&mut self.store, name)?;
-        Some(function.typed(&self.store).expect("types are checked when a module is loaded"))
-    }
-}
-
 impl Calls {
     fn of(instance: &mut Instance) -> Self {
         Self {
-            on_sent: instance.call("cellpace_on_sent"),
-            on_ack: instance.call("cellpace_on_ack"),
-            on_loss: instance.call("cellpace_on_loss"),
-            on_mark: instance.call("cellpace_on_mark"),
-            on_timeout: instance.call("cellpace_on_timeout"),
-            on_spurious: instance.call("cellpace_on_spurious"),
-            on_block: instance.call("cellpace_on_block"),
-            on_frame: instance.call("cellpace_on_frame"),
-            on_deadline: instance.call("cellpace_on_deadline"),
-            on_path_change: instance.call("cellpace_on_path_change"),
-            on_ecn_failed: instance.call("cellpace_on_ecn_failed"),
+            start: instance.function("cellpace_start"),
+            on_sent: instance.function("cellpace_on_sent"),
+            on_ack: instance.function("cellpace_on_ack"),
+            on_loss: instance.function("cellpace_on_loss"),
+            on_mark: instance.function("cellpace_on_mark"),
+            on_timeout: instance.function("cellpace_on_timeout"),
+            on_spurious: instance.function("cellpace_on_spurious"),
+            on_block: instance.function("cellpace_on_block"),
+            on_frame: instance.function("cellpace_on_frame"),
+            on_deadline: instance.function("cellpace_on_deadline"),
+            on_path_change: instance.function("cellpace_on_path_change"),
+            on_ecn_failed: instance.function("cellpace_on_ecn_failed"),
         }
     }
 }
@@ -251,8 +230,7 @@ impl Room {
     /// Pages behind what the module has: its own allocator asks for others, wherever they are.
     fn new(instance: &mut Instance, bytes: usize) -> Result<Self, String> {
         let pages = bytes.div_ceil(PAGE);
-        let before = instance.memory.grow(&mut instance.store, pages as u64);
-        let before = before.map_err(|error| why(&error))?;
+        let before = instance.grow(pages as u64).map_err(|ended| ended.to_string())?;
         Ok(Self { at: before as usize * PAGE, bytes: pages * PAGE })
     }
 
@@ -351,13 +329,13 @@ impl Controller for Plugin {
     }
 
     fn on_ecn_failed(&mut self, now: Time) {
-        self.act(|flow| flow.tell_at("cellpace_on_ecn_failed", |calls| &calls.on_ecn_failed, now));
+        let now = now.as_nanos();
+        self.act(|flow| flow.run("cellpace_on_ecn_failed", |calls| &calls.on_ecn_failed, now));
     }
 
     fn on_path_change(&mut self, now: Time) {
-        self.act(|flow| {
-            flow.tell_at("cellpace_on_path_change", |calls| &calls.on_path_change, now)
-        });
+        let now = now.as_nanos();
+        self.act(|flow| flow.run("cellpace_on_path_change", |calls| &calls.on_path_change, now));
     }
 
     fn on_frame(&mut self, frame: &Frame) {

@@ -6,12 +6,24 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(all(feature = "host", not(feature = "interpreter")))]
+mod compiled;
 #[cfg(feature = "host")]
 mod flow;
+#[cfg(feature = "interpreter")]
+mod interpreted;
 #[cfg(feature = "host")]
 mod module;
 #[cfg(feature = "host")]
 mod table;
+#[cfg(feature = "host")]
+mod terms;
+
+/// What runs modules.
+#[cfg(all(feature = "host", not(feature = "interpreter")))]
+use compiled as engine;
+#[cfg(feature = "interpreter")]
+use interpreted as engine;
 
 use std::fmt;
 #[cfg(feature = "host")]

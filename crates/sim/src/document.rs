@@ -253,8 +253,16 @@ impl Scenario {
     }
 }
 
-fn controller(text: &str, files: &mut TraceFiles<'_>) -> Result<ControllerSpec, SpecError> {
+/// Reads a controller such as `verus:r=2`, and the files that it names.
+///
+/// # Errors
+/// When the text is no controller's, or a file is missing or not what the controller takes.
+pub fn read_controller(
+    text: &str,
+    files: &mut TraceFiles<'_>,
+) -> Result<ControllerSpec, SpecError> {
     ControllerSpec::parse(text, &mut |name| {
+        // Bounded as models are: the file of `mdi:model=FILE` may be anything.
         files.bytes(name, MAX_FILE_BYTES).map_err(|error| error.to_string())
     })
 }
@@ -377,7 +385,7 @@ impl TomlText<'_> {
     }
 
     fn proxy(&self, fields: &ProxyToml, files: &mut TraceFiles<'_>) -> Result<ProxySpec, SimError> {
-        let cc = self.value(&fields.cc, "cc", |text| controller(text, files))?;
+        let cc = self.value(&fields.cc, "cc", |text| read_controller(text, files))?;
         let mut proxy = ProxySpec::new(cc);
         self.read(&fields.buffer, "buffer", &mut proxy.buffer, |text| match text {
             "infinite" => Ok(None),
@@ -429,7 +437,7 @@ impl TomlText<'_> {
             // Stands for the controller, which is not ours.
             (None, None) if own.is_some() => FlowSpec::bulk("fixed".parse()?),
             (Some(cc), None) => {
-                FlowSpec::bulk(self.value(cc, "cc", |text| controller(text, files))?)
+                FlowSpec::bulk(self.value(cc, "cc", |text| read_controller(text, files))?)
             }
             (None, Some(udp)) => FlowSpec::constant_rate(self.value(udp, "udp", str::parse)?),
             _ => {
@@ -442,7 +450,7 @@ impl TomlText<'_> {
         self.read(&fields.stop, "stop", &mut flow.stop, at)?;
         self.read(&fields.rtt, "rtt", &mut flow.rtt, |text| parse_span(text).map(Some))?;
         self.read(&fields.reverse, "reverse", &mut flow.reverse, |text| {
-            controller(text, files).map(Some)
+            read_controller(text, files).map(Some)
         })?;
         flow.stack = fields.stack.as_ref().map(|stack| stack.get_ref().clone());
         flow.user = fields.user.as_ref().map(|user| user.get_ref().clone());

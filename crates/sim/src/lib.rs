@@ -48,6 +48,7 @@ mod world;
 pub use cell::{CellSpec, Scheduler, UserSpec};
 pub use cellpace_recovery::{AckPolicy, VideoSpec};
 pub use chain_spec::{ChainSpec, MAX_SEGMENTS, ProxySpec, SegmentSpec};
+pub use document::read_controller;
 pub use ends::{FlowEnds, FlowNote, FlowSample, SenderTotals};
 pub use error::SimError;
 pub use host::{Bottleneck, HostBuffers, SmallQueue};

@@ -124,6 +124,16 @@ export class Controls {
     this.changed();
   }
 
+  /** A module has become a controller: it is in the list, and runs in the place of the one at `index`, or beside all. */
+  takeModule(module, index) {
+    const { state, choices } = this;
+    choices.controllers = [...choices.controllers.filter((one) => one.name !== module.name), module];
+    const runs = state.cc.some((cc) => parseSpec(cc).name === module.name);
+    if (!runs && (index !== undefined || state.cc.length < MOST_CONTROLLERS)) state.cc[index ?? state.cc.length] = module.name;
+    this.drawControllers();
+    this.changed();
+  }
+
   drawControllers() {
     const open = new Set([...document.querySelectorAll("#ccs details[open]")].map((details) => details.id));
     one("#ccs").replaceChildren(...this.state.cc.map((_, index) => this.controller(index, open)));
@@ -138,9 +148,17 @@ export class Controls {
     const text = element("input", { value: state.cc[index], "aria-label": `Controller ${index + 1} as written`, spellcheck: "false", autocapitalize: "off",
       oninput: () => { state.cc[index] = text.value; this.changed(); }, onchange: () => this.drawControllers() });
     const set = () => { state.cc[index] = text.value = formatSpec(spec); this.changed(); };
-    const pick = element("select", { "aria-label": `Controller ${index + 1}`, onchange: () => { state.cc[index] = pick.value; redraw(); } },
+    const pick = element("select", { "aria-label": `Controller ${index + 1}`, onchange: () => {
+      if (pick.value === "file") {
+        pick.value = spec.name;
+        return this.openFile(index);
+      }
+      state.cc[index] = pick.value;
+      redraw();
+    } },
       ...choices.controllers.map((one) => element("option", { value: one.name, title: one.summary, selected: one === info }, one.name)),
-      info ? null : element("option", { selected: true }, spec.name || "?"));
+      info ? null : element("option", { selected: true }, spec.name || "?"),
+      element("option", { value: "file" }, "a module …"));
     const remove = element("button", { type: "button", "aria-label": `Remove ${state.cc[index]}`, disabled: state.cc.length < 2, onclick: () => { state.cc.splice(index, 1); redraw(); } }, "×");
     const id = `more-${index}`;
     return element("div", { class: "cc" },

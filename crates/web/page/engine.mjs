@@ -24,17 +24,16 @@ export class Engine {
     return this.workers[0].ready;
   }
 
-  /** Gives all workers a file; resolves to an error or null. */
-  async store(name, bytes) {
+  /** Gives all workers a file; resolves to an error, or to null or the controller in a module. */
+  async store(name, bytes, isModule) {
     this.stop();
-    this.files = [...this.files.filter((file) => file.name !== name), { name, bytes }];
     const answers = await Promise.all(this.workers.map((worker) => new Promise((stored) => {
-      worker.onStored = stored;
-      worker.thread.postMessage({ kind: "file", name, bytes });
+      worker.storing = { file: { kind: "file", name, bytes, isModule }, stored };
+      worker.thread.postMessage(worker.storing.file);
     })));
     const refused = answers.find((answer) => answer?.error || answer?.trap);
-    if (refused) this.files = this.files.filter((file) => file.name !== name);
-    return refused ?? null;
+    if (!refused) this.files = [...this.files.filter((file) => file.name !== name), { name, bytes }];
+    return refused ?? answers[0];
   }
 
   /** Resolves to the answers in the order of the queries, or to null when stopped. */
@@ -65,7 +64,7 @@ export class Engine {
   }
 
   start(worker) {
-    Object.assign(worker, { thread: new Worker(this.address), query: null, onStored: null });
+    Object.assign(worker, { thread: new Worker(this.address), query: null });
     worker.ready = new Promise((ready, failed) => {
       worker.thread.onmessage = ({ data }) => data.kind === "ready" ? ready(data.choices) : this.receive(worker, data);
       worker.thread.onerror = (event) => failed(new Error(event.message || "its worker fails"));
@@ -86,7 +85,11 @@ export class Engine {
   }
 
   receive(worker, data) {
-    if (data.kind === "stored") return worker.onStored?.(data.answer);
+    if (data.kind === "stored") {
+      worker.storing.stored(data.answer);
+      worker.storing = null;
+      return;
+    }
     const { batch } = this;
     if (!batch || worker.query?.id !== data.id) return;
     const { index } = worker.query;
@@ -105,10 +108,10 @@ export class Engine {
     const { port1, port2 } = new MessageChannel();
     const late = setTimeout(() => {
       if (worker.thread !== thread) return;
-      const { query, onStored } = worker;
+      const { query } = worker;
       thread.terminate();
       this.start(worker);
-      onStored?.(null);
+      if (worker.storing) worker.thread.postMessage(worker.storing.file);
       if (query && this.batch) this.send(worker, query.index);
     }, PATIENCE_MS);
     port1.onmessage = () => {

@@ -4,7 +4,7 @@ import { Controls } from "./controls.mjs";
 import { Engine } from "./engine.mjs";
 import { Pen } from "./pen.mjs";
 import { numberOf } from "./quantity.mjs";
-import { fromFragment, toCommand, toFragment, toQueries } from "./state.mjs";
+import { fromFragment, parseSpec, toCommand, toFragment, toQueries } from "./state.mjs";
 
 const MOST_WORKERS = 4;
 /** A batch that takes longer than this is given up for a newer one. */
@@ -67,9 +67,9 @@ function changed() {
   const fragment = toFragment(state, choices.defaults);
   if (location.hash.slice(1) !== fragment) history.replaceState(null, "", `#${fragment}`);
   one("#command").textContent = toCommand(state, choices.defaults);
-  const isFile = dropped.has(state.trace);
+  const files = [state.trace, ...state.cc.map((cc) => parseSpec(cc).name)].filter((name) => dropped.has(name)).map((name) => name.replace(/^plugin:/, ""));
   one("#same-note").textContent = `The command needs the release of cellpace that this page is of, ${choices.version}, and gives the same figures to the last digit.`
-    + (isFile ? ` The file is not in the link: whoever opens it drops ${state.trace} again; the command looks for it in its folder.` : "");
+    + (files.length ? ` Files are not in the link: whoever opens it drops ${files.join(" and ")} again; the command looks for them in its folder.` : "");
   request();
 }
 
@@ -169,27 +169,30 @@ function cancel() {
 
 // ---- files ----
 
-function openFile() {
+/** A module takes the place of the controller at `index`, if it was asked for there. */
+function openFile(index) {
   const input = document.createElement("input");
   input.type = "file";
-  input.addEventListener("change", () => input.files[0] && take(input.files[0]));
+  input.addEventListener("change", () => input.files[0] && take(input.files[0], index));
   input.click();
 }
 
-async function take(file) {
+async function take(file, index) {
   if (file.size > MOST_FILE_BYTES) return tell(`${file.name}: ${(file.size / 1e6).toFixed(0)} MB are more than the ${MOST_FILE_BYTES >> 20} MB that the page takes.`);
-  const name = `./${file.name}`;
+  const isModule = file.name.endsWith(".wasm");
+  const name = isModule ? file.name : `./${file.name}`;
   let bytes;
   try {
     bytes = await contents(file);
   } catch (error) {
     return tell(`${file.name} does not read: ${error.message}`);
   }
-  const refused = await engine.store(name, bytes);
-  if (refused) return tell(refused.error ?? refused.trap);
+  const answer = await engine.store(name, bytes, isModule);
+  if (answer?.error || answer?.trap) return tell(answer.error ?? answer.trap);
   fileNumber++;
-  dropped.add(name);
-  drawTrace(name);
+  dropped.add(isModule ? answer.name : name);
+  if (!isModule) return drawTrace(name);
+  controls.takeModule(answer, index);
 }
 
 /** A file's bytes, uncompressed where it is gzipped, and never more than the most. */

@@ -12,14 +12,14 @@ export class Simulator {
     return this.answer(this.exports.describe());
   }
 
-  /** Keeps a file that traces may name. Returns an error or null. */
-  store(name, bytes) {
+  /** Keeps a file that traces may name, or a module, a controller's. Returns an error, or null or the controller. */
+  store(name, bytes, isModule) {
     const header = new TextEncoder().encode(name);
     const input = new Uint8Array(header.length + bytes.length);
     input.set(header);
     input.set(bytes, header.length);
     this.write(input);
-    return this.answer(this.exports.store(header.length));
+    return this.answer(isModule ? this.exports.store_module(header.length) : this.exports.store(header.length));
   }
 
   /** Begins a run: { share } or { error, field }. */

@@ -53,9 +53,12 @@ export function toCommand(state, defaults) {
 /** A word as a shell takes it. */
 const quoted = (word) => /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 
-/** `name:preset,key=value` (or `name:size`) in parts. */
+/** A module's file belongs to its controller's name. */
+const isModule = (text) => text.trimStart().startsWith("plugin:");
+
+/** `name:preset,key=value` (or `name:size`, `plugin:FILE,key=value`) in parts. */
 export function parseSpec(text) {
-  const at = text.indexOf(":");
+  const at = text.indexOf(isModule(text) ? "," : ":");
   const [name, rest] = at < 0 ? [text.trim(), ""] : [text.slice(0, at).trim(), text.slice(at + 1)];
   const spec = { name, preset: "", values: new Map() };
   rest.split(",").map((part) => part.trim()).filter(Boolean).forEach((part, index) => {
@@ -68,5 +71,5 @@ export function parseSpec(text) {
 
 export function formatSpec({ name, preset, values }) {
   const parts = [...(preset ? [preset] : []), ...[...values].map(([key, value]) => `${key}=${value}`)];
-  return parts.length ? `${name}:${parts.join(",")}` : name;
+  return parts.length ? `${name}${isModule(name) ? "," : ":"}${parts.join(",")}` : name;
 }

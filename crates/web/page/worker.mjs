@@ -6,6 +6,7 @@ const SLICE_MS = 12;
 
 let module = null;
 let simulator = null;
+let starting = null;
 let files = [];
 let wanted = 0; // the run that goes on; 0: none
 
@@ -48,19 +49,25 @@ async function run(id, query) {
   if (wanted === id) postMessage({ kind: "answer", id, answer });
 }
 
+async function store({ name, bytes, isModule }) {
+  const answer = await guarded(() => simulator.store(name, bytes, isModule));
+  if (!answer?.error && !answer?.trap) files = [...files.filter((file) => file.name !== name), { name, bytes }];
+  postMessage({ kind: "stored", answer });
+}
+
 onmessage = async ({ data }) => {
   switch (data.kind) {
     case "module":
       ({ module, files } = data);
-      await instantiate();
+      await (starting = instantiate());
       postMessage({ kind: "ready", choices: simulator.describe() });
       break;
     case "file":
-      files = files.filter((file) => file.name !== data.name);
-      files.push({ name: data.name, bytes: data.bytes });
-      postMessage({ kind: "stored", answer: await guarded(() => simulator.store(data.name, data.bytes)) });
+      await starting;
+      await store(data);
       break;
     case "run":
+      await starting;
       await run(data.id, data.query);
       break;
     case "stop":

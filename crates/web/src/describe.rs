@@ -1,7 +1,9 @@
 //! What there is to choose, for the page's controls: from the declarations that also read and check.
 
+use std::borrow::Cow;
+
 use cellpace_base::{Param, ParamKind, Preset};
-use cellpace_cc::registry;
+use cellpace_cc::{ControllerSpec, registry};
 use cellpace_path::queue::{QueueSpec, queue_infos};
 use cellpace_path::schedule::TRACE_FORMS;
 use cellpace_path::{profile, radio};
@@ -48,15 +50,16 @@ struct QueueChoice {
     params: Vec<Parameter>,
 }
 
-#[derive(Serialize)]
-struct ControllerChoice {
-    name: &'static str,
+/// A controller, for the page's list of them.
+#[derive(Debug, Serialize)]
+pub struct ControllerChoice {
+    name: Cow<'static, str>,
     summary: &'static str,
     presets: Vec<NamedValues>,
     params: Vec<Parameter>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct NamedValues {
     name: &'static str,
     values: &'static str,
@@ -64,7 +67,7 @@ struct NamedValues {
     source: &'static str,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Parameter {
     key: &'static str,
     kind: ParameterKind,
@@ -79,7 +82,7 @@ struct Parameter {
 }
 
 /// Type and ends of the range: spans in ms, rates in Mbit/s.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 enum ParameterKind {
     Number { low: f64, high: f64 },
@@ -136,12 +139,22 @@ fn queues() -> Vec<QueueChoice> {
 
 fn controllers() -> Vec<ControllerChoice> {
     let controller = |info: &'static cellpace_cc::ControllerInfo| ControllerChoice {
-        name: info.name,
+        name: info.name.into(),
         summary: info.summary,
         presets: info.presets.iter().map(preset).collect(),
         params: info.params().iter().map(parameter).collect(),
     };
     registry().iter().map(controller).collect()
+}
+
+/// The controller in a module, with the parameters that it declares.
+pub(crate) fn module(module: &ControllerSpec) -> ControllerChoice {
+    ControllerChoice {
+        name: module.to_string().into(),
+        summary: "one of your own, in a file",
+        presets: Vec::new(),
+        params: module.declared().iter().map(parameter).collect(),
+    }
 }
 
 fn preset(preset: &'static Preset) -> NamedValues {

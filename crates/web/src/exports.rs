@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use cellpace_base::Span;
 use serde::Serialize;
 
-use crate::Session;
+use crate::{QueryError, Session};
 
 /// What stays reserved between two calls at most: the memory of a large file is given back.
 const MAX_KEPT: usize = 1 << 20;
@@ -29,6 +29,20 @@ impl Instance {
     /// Takes the input of a call.
     fn take_input(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.input)
+    }
+
+    /// Has the session keep the file in the input, and answers with what it says of it.
+    fn keep<T: Serialize>(
+        &mut self,
+        name_length: usize,
+        keep: impl FnOnce(&mut Session, &str, &[u8]) -> Result<T, QueryError>,
+    ) -> usize {
+        let input = self.take_input();
+        let (name, bytes) = input.split_at(name_length.min(input.len()));
+        match keep(&mut self.session, &String::from_utf8_lossy(name), bytes) {
+            Ok(kept) => self.answer(&kept),
+            Err(error) => self.answer(&error),
+        }
     }
 
     /// Keeps the answer until the next call and returns its length.
@@ -68,14 +82,13 @@ pub extern "C" fn describe() -> usize {
 /// Keeps a file: the first `name_length` bytes of the input are its name, the others its contents.
 #[unsafe(no_mangle)]
 pub extern "C" fn store(name_length: usize) -> usize {
-    INSTANCE.with_borrow_mut(|instance| {
-        let input = instance.take_input();
-        let (name, bytes) = input.split_at(name_length.min(input.len()));
-        match instance.session.store(&String::from_utf8_lossy(name), bytes) {
-            Ok(()) => instance.answer(&()),
-            Err(error) => instance.answer(&error),
-        }
-    })
+    INSTANCE.with_borrow_mut(|instance| instance.keep(name_length, Session::store))
+}
+
+/// Keeps a module, given like a file, and answers with the controller in it.
+#[unsafe(no_mangle)]
+pub extern "C" fn store_module(name_length: usize) -> usize {
+    INSTANCE.with_borrow_mut(|instance| instance.keep(name_length, Session::store_module))
 }
 
 /// Begins the run that the input describes.

@@ -9,5 +9,6 @@ pub mod exports;
 mod query;
 mod session;
 
+pub use describe::ControllerChoice;
 pub use query::{Query, QueryError};
 pub use session::{Answer, Run, Session};

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use cellpace_base::{ParamValue, parse_span};
 use cellpace_path::FieldError;
 use cellpace_path::schedule::TraceFiles;
-use cellpace_sim::{FlowSpec, PathText, Scenario, SimError};
+use cellpace_sim::{FlowSpec, PathText, Scenario, SimError, read_controller};
 use serde::{Deserialize, Serialize};
 
 /// Flows that share the link at most: the charts have a line for each.
@@ -82,7 +82,7 @@ impl Query {
     /// When a field does not read, the scenario contradicts itself, or it is larger than a page
     /// should run.
     pub fn scenario(&self, files: &mut TraceFiles<'_>) -> Result<Scenario, QueryError> {
-        let cc = named("cc", self.cc.parse())?;
+        let cc = named("cc", read_controller(&self.cc, files))?;
         let duration = named("duration", parse_span(&self.duration))?;
         if parse_span(MAX_DURATION).is_ok_and(|most| duration > most) {
             let error = format!("`{}`: the page runs {MAX_DURATION} at most", self.duration);

@@ -6,13 +6,14 @@ use std::io::{self, Cursor};
 use std::rc::Rc;
 
 use cellpace_base::Span;
+use cellpace_cc::{ControllerInfo, ControllerSpec, register};
 use cellpace_measure::{Figures, Series};
 use cellpace_path::schedule::TraceFiles;
 use cellpace_sim::Simulation;
 use serde::Serialize;
 
-use crate::describe::describe;
-use crate::{Query, QueryError};
+use crate::describe::{self, describe};
+use crate::{ControllerChoice, Query, QueryError};
 
 /// Bytes of all files together: an hour of a fast link is a tenth of it.
 const MAX_FILE_BYTES: usize = 64 << 20;
@@ -53,6 +54,9 @@ pub struct Run {
 
 impl Default for Session {
     fn default() -> Self {
+        // As in the commands; another session may have been first.
+        static PLUGIN: [ControllerInfo; 1] = [cellpace_plugin::PLUGIN];
+        let _ = register(&PLUGIN);
         let contents = Contents::default();
         Self { files: open(&contents), contents, simulation: None }
     }
@@ -92,6 +96,22 @@ impl Session {
         // What was read of the old file is forgotten.
         self.files = open(&self.contents);
         Ok(())
+    }
+
+    /// Keeps a module, and describes the controller `plugin:NAME` that queries may then name.
+    ///
+    /// # Errors
+    /// When it does not run, or all files together would be larger than 64 MB.
+    pub fn store_module(
+        &mut self,
+        name: &str,
+        bytes: &[u8],
+    ) -> Result<ControllerChoice, QueryError> {
+        let spec = format!("plugin:{name}");
+        let module = ControllerSpec::parse(&spec, &mut |_| Ok(bytes.to_vec()));
+        let module = module.map_err(QueryError::of_all)?;
+        self.store(name, bytes)?;
+        Ok(describe::module(&module))
     }
 
     /// Begins the run that a query in JSON describes, in place of the one that is going on.

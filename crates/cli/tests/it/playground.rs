@@ -10,8 +10,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
+use std::time::Instant;
 
 use cellpace_base::Random;
+use cellpace_cc::registry;
 use cellpace_testing::skip;
 use serde_json::{Value, json};
 
@@ -150,6 +152,41 @@ fn answers_the_same(node: &mut Node, question: &Value, folder: &Path) {
     is_the_same(text(&answer["command"]), answer["answers"].as_array().unwrap(), folder);
 }
 
+/// The controllers of the registry in a module, built once for all tests, in a folder.
+fn builtin() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules");
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        cargo.args(["build", "--quiet", "--release", "--offline", "--target", page::TARGET]);
+        cargo.args(["-p", "cellpace-guest", "--example", "builtin", "--target-dir"]).arg(&target);
+        assert!(cargo.current_dir(root()).status().unwrap().success());
+        target.join(page::TARGET).join("release/examples/builtin.wasm")
+    })
+}
+
+/// Divides by zero at its first ack if it has a start at all.
+fn failing(start: &str) -> Vec<u8> {
+    wat::parse_str(format!(
+        r#"(module (memory (export "memory") 1)
+           (func (export "cellpace_abi") (result i32) i32.const 1)
+           (func (export "{start}") (param i32 i32)
+               (i64.store (local.get 1) (i64.const 30000)))
+           (func (export "cellpace_on_ack") (param i32 i32)
+               (drop (i32.div_u (i32.const 1) (i32.const 0)))))"#
+    ))
+    .unwrap()
+}
+
+/// A controller and the same one in a module; their names are in the figures, too.
+fn decide_the_same(native: &Value, module: &Value) {
+    for name in ["throughput_mbps", "queue_delay_ms", "rtt_ms_seen", "packets", "lost"] {
+        assert_eq!(native["figures"][name], module["figures"][name], "{name}");
+    }
+}
+
+const NO_START: &str = "`plugin`: bad.wasm: it does not export `cellpace_start`";
+
 fn text(value: &Value) -> &str {
     value.as_str().unwrap()
 }
@@ -186,6 +223,57 @@ fn conditions_parameters_and_files_have_the_same_figures_as_in_the_program() {
         let file = json!({ "name": name, "text": trace });
         answers_the_same(&mut node, &json!({ "state": state, "file": file }), folder.path());
     }
+}
+
+#[test]
+#[ignore = "takes long; part of ./dev test --all"]
+fn a_module_has_the_same_figures_as_in_the_program() {
+    let Some((mut node, _)) = Node::start() else { return };
+    let cubic = registry().iter().position(|info| info.name == "cubic").unwrap();
+    let module = format!("plugin:builtin.wasm,which={cubic}");
+    let state = json!({ "trace": "lte-driving", "cc": ["cubic", module], "duration": "30s" });
+    let begun = Instant::now();
+    let answer = node.ask(&json!({ "state": state, "module": builtin() }));
+    println!("30 s of cubic, and of cubic in a module: {:?}", begun.elapsed());
+    let controller = &answer["controller"];
+    assert_eq!(controller["name"], "plugin:builtin.wasm", "{controller}");
+    assert_eq!(controller["params"][0]["key"], "which", "{controller}");
+    let [native, module] = answer["answers"].as_array().unwrap().as_slice() else {
+        panic!("{answer}");
+    };
+    decide_the_same(native, module);
+    let command = text(&answer["command"]);
+    let folder = builtin().parent().unwrap();
+    match cfg!(feature = "plugin") {
+        true => is_the_same(command, answer["answers"].as_array().unwrap(), folder),
+        false => {
+            let (alone, _) = command.split_once(" --cc plugin:").unwrap();
+            is_the_same(&format!("{alone} --duration 30s"), &[native.clone()], folder);
+        }
+    }
+}
+
+#[test]
+#[ignore = "takes long; part of ./dev test --all"]
+fn a_module_that_fails_is_named_as_in_the_program() {
+    let Some((mut node, _)) = Node::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bad.wasm");
+    let state = json!({ "trace": "constant:12mbit", "cc": ["plugin:bad.wasm"], "duration": "5s" });
+    let mut ask = |module: &[u8]| {
+        std::fs::write(&file, module).unwrap();
+        node.ask(&json!({ "state": state, "module": file }))
+    };
+    let bad = ask(&failing("cellpace_strat"));
+    assert_eq!(bad["controller"]["error"], NO_START);
+    assert_eq!(bad["answers"][0]["error"], "`plugin`: there is no file `bad.wasm`");
+    assert_eq!(
+        ask(b"1\n")["controller"]["error"],
+        "`plugin`: bad.wasm: this is no WebAssembly module"
+    );
+    let fails = ask(&failing("cellpace_start"));
+    let error = "flow 1, 0.041 s after the start: bad.wasm: cellpace_on_ack: wasm trap: integer divide by zero";
+    assert_eq!(fails["answers"][0]["error"], error, "{fails}");
 }
 
 /// Picks from what may be asked, right and wrong; the same on every machine.
@@ -317,6 +405,8 @@ fn the_page_is_used_in_a_browser() {
     let kept = std::env::var_os("PAGES").map(PathBuf::from);
     let folder = kept.as_deref().unwrap_or(scratch.path());
     let file = folder.join("playground.html");
+    std::fs::copy(builtin(), folder.join("builtin.wasm")).unwrap();
+    std::fs::write(folder.join("bad.wasm"), failing("cellpace_strat")).unwrap();
     std::fs::write(&file, page::page(&std::fs::read(module).unwrap())).unwrap();
     let mut doing = Command::new("node");
     doing.arg(root().join("crates/cli/tests/it/playground/doing.mjs"));
@@ -330,6 +420,7 @@ fn the_page_is_used_in_a_browser() {
     let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
     nothing_is_amiss(&seen);
     what_is_shown_is_what_the_program_gives(&seen, scratch.path());
+    a_dropped_module_is_a_controller(&seen["modules"]);
     hostile_texts_are_texts(&seen);
     controls_change_the_command(&seen);
     leads_back(&seen["back"]);
@@ -376,6 +467,20 @@ fn what_is_shown_is_what_the_program_gives(seen: &Value, folder: &Path) {
     assert!(text(&drop["note"]).contains("not in the link"));
     let trouble = text(&drop["trouble"]);
     assert!(trouble.contains("broken.down") && trouble.contains("line 2"), "{trouble}");
+}
+
+fn a_dropped_module_is_a_controller(seen: &Value) {
+    let listed = seen["listed"].as_array().unwrap();
+    assert!(listed.contains(&"plugin:builtin.wasm".into()), "{seen}");
+    let command = text(&seen["command"]);
+    assert!(command.contains("--cc cubic --cc plugin:builtin.wasm,which=6 "), "{command}");
+    assert!(text(&seen["note"]).contains("drops builtin.wasm again"), "{seen}");
+    let [native, module] = seen["figures"].as_array().unwrap().as_slice() else {
+        panic!("{seen}");
+    };
+    decide_the_same(native, module);
+    assert_eq!(seen["refused"], NO_START);
+    println!("30 s of cubic in a module: {} ms", seen["ms"]);
 }
 
 fn hostile_texts_are_texts(seen: &Value) {

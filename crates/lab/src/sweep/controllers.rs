@@ -4,8 +4,8 @@ use cellpace_base::{
     Param, ParamKind, Rate, Span, format_bytes, math, nearest, parse_bytes, parse_number,
     parse_span, split_name,
 };
-use cellpace_cc::{ControllerSpec, MAX_FILE_BYTES, SpecError, find_controller};
-use cellpace_path::schedule::TraceFiles;
+use cellpace_cc::{ControllerSpec, find_controller};
+use cellpace_sim::read_controller;
 use serde_json::{Map, Value};
 
 use crate::LabError;
@@ -59,7 +59,7 @@ pub(super) fn read_controllers(
             return Err(of(format!("more than {MAX_CONTROLLERS} controllers in all")));
         }
         for (text, values) in written {
-            let (spec, opened) = files.reading(|files| parse(&text, files));
+            let (spec, opened) = files.reading(|files| read_controller(&text, files));
             let spec = spec.map_err(|error| of(error.to_string()))?;
             controllers.push(PlannedController { spec, values, files: opened });
         }
@@ -71,12 +71,6 @@ pub(super) fn read_controllers(
         Some(pair) => Err(LabError::Invalid(format!("cc: `{}` is given twice", pair[0]))),
         None => Ok(controllers),
     }
-}
-
-fn parse(text: &str, files: &mut TraceFiles<'_>) -> Result<ControllerSpec, SpecError> {
-    ControllerSpec::parse(text, &mut |name| {
-        files.bytes(name, MAX_FILE_BYTES).map_err(|error| error.to_string())
-    })
 }
 
 /// A controller's text, and the values in it that vary.
@@ -96,9 +90,11 @@ fn multiplied(
     let info = find_controller(split_name(name).name).map_err(|error| of(error.to_string()))?;
     // Those of a module are in its file.
     let params = match info.params() {
-        [] => {
-            files.reading(|files| parse(name, files)).0.map_err(|e| of(e.to_string()))?.declared()
-        }
+        [] => files
+            .reading(|files| read_controller(name, files))
+            .0
+            .map_err(|e| of(e.to_string()))?
+            .declared(),
         params => params,
     };
     let mut written: Vec<Written> = vec![(name.trim().to_owned(), Vec::new())];

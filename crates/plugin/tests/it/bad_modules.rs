@@ -83,7 +83,7 @@ fn a_module_that_fails_during_a_run_ends_it_with_its_name() {
     let far = "(drop (i32.load (i32.const 0x7fffffff)))";
     let wild = "(f64.store offset=24 (local.get 1) (f64.const nan))";
     for (code, error) in [
-        (endless, "more than 10 million steps in one call"),
+        (endless, "more than 100 million steps in one call"),
         (grows, "more than the 16 MB of memory that a flow has"),
         (divides, "wasm trap: integer divide by zero"),
         (far, "wasm trap: out of bounds memory access"),

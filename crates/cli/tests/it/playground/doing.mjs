@@ -106,6 +106,29 @@ async function drop() {
   await leave(page);
 }
 
+/** A module is dropped and is a controller with its parameters; one that does not run is refused. */
+async function modules() {
+  const page = await opened("#trace=lte-driving&cc=cubic&duration=30s");
+  const dropped = (name) => page.value(`(() => {
+    const data = new DataTransfer();
+    const bytes = Uint8Array.from(atob("${readFileSync(join(folder, name)).toString("base64")}"), (sign) => sign.charCodeAt(0));
+    data.items.add(new File([bytes], "${name}"));
+    document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+  })()`);
+  const command = "document.querySelector('#command').textContent";
+  await dropped("builtin.wasm");
+  await page.until(`${IDLE} && ${command}.includes("builtin.wasm") && ${FIGURES}.length === 2`);
+  seen.modules = { listed: await page.value("[...document.querySelectorAll('#ccs .cc:last-child option')].map((option) => option.textContent)") };
+  await page.value(`(() => { const which = document.querySelector('#ccs .cc:last-child input[placeholder]'); which.value = "6"; which.dispatchEvent(new Event("input", { bubbles: true })); })()`);
+  await page.until(`${IDLE} && ${FIGURES}[1]?.cc.endsWith("which=6")`);
+  Object.assign(seen.modules, { command: await page.value(command), figures: await page.value(FIGURES),
+    ms: await page.value("window.cellpace.simulatedMs"), note: await page.value("document.querySelector('#same-note').textContent") });
+  await dropped("bad.wasm");
+  await page.until("!document.querySelector('#trouble').hidden");
+  seen.modules.refused = await page.value("document.querySelector('#trouble').textContent");
+  await leave(page);
+}
+
 /** The capacity is drawn with the mouse, then changed with the keyboard; the link holds it. */
 async function draw() {
   const page = await opened("#trace=constant:12mbit&cc=cubic&cc=verus&duration=20s");
@@ -198,7 +221,7 @@ async function paper() {
 }
 
 try {
-  for (const part of [looks, drag, drop, draw, cancel, hostile, choose, back, paper]) {
+  for (const part of [looks, drag, drop, modules, draw, cancel, hostile, choose, back, paper]) {
     try {
       await part();
     } catch (error) {

@@ -1,7 +1,7 @@
 // Runs the module in Node: node module.mjs MODULE PAGE_FOLDER. Standard input has one state of the page a
 // line; one line of output each: the page's command for it, and the module's answers.
 import { readFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
@@ -29,13 +29,14 @@ for await (const line of createInterface({ input: process.stdin })) {
   const asked = JSON.parse(line);
   const state = { ...initialState(choices.defaults), ...asked.state };
   const stored = asked.file && simulator.store(asked.file.name, Buffer.from(asked.file.text));
+  const controller = asked.module && simulator.store(basename(asked.module), readFileSync(asked.module), true);
   try {
     // What stands in a link comes back from it.
     const link = toFragment(state, choices.defaults);
     const again = toFragment(fromFragment(link, choices.defaults), choices.defaults);
     const answers = toQueries(state).map((query) => run(query, asked.step ?? 5000, asked.most ?? 1e6));
     const kept = answers.map(({ figures, error, field, share }) => ({ figures, error, field, share }));
-    print({ command: toCommand(state, choices.defaults), link, again, stored, answers: kept, bytes: bytes() });
+    print({ command: toCommand(state, choices.defaults), link, again, stored, controller, answers: kept, bytes: bytes() });
   } catch (error) {
     print({ trap: String(error), state });
     process.exit(1);
