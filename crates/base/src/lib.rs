@@ -19,6 +19,7 @@ mod param_set;
 mod quantity;
 pub mod quota;
 mod random;
+mod shell;
 pub mod statistics;
 mod time;
 
@@ -34,4 +35,5 @@ pub use quantity::{
     parse_span, parse_window,
 };
 pub use random::Random;
+pub use shell::shell_quoted;
 pub use time::{Span, Time};

@@ -32,6 +32,22 @@ pub fn nearest_rank<T: Copy + Into<f64>>(values: &mut [T], level: f64) -> Option
     Some(*value)
 }
 
+/// Returns the place of each value from the least on, 1 the first. Equal values share the mean of their places, and NaN
+/// counts as the largest.
+pub fn ranks(values: &[f64]) -> Vec<f64> {
+    let worth = |at: &usize| if values[*at].is_nan() { f64::INFINITY } else { values[*at] };
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|a, b| worth(a).total_cmp(&worth(b)));
+    let mut ranks = vec![0.0; values.len()];
+    let mut before = 0;
+    for same in order.chunk_by(|a, b| worth(a) == worth(b)) {
+        let place = before as f64 + (same.len() + 1) as f64 / 2.0;
+        same.iter().for_each(|at| ranks[*at] = place);
+        before += same.len();
+    }
+    ranks
+}
+
 /// Values of each side without which there is no interval of a difference.
 const MIN_VALUES: usize = 8;
 
@@ -80,6 +96,12 @@ mod tests {
         );
         assert_eq!(nearest_rank(&mut [2.0_f32, 1.0, 3.0], 0.5), Some(2.0));
         assert_eq!(nearest_rank::<u32>(&mut [], 0.5), None);
+    }
+
+    #[test]
+    fn equal_values_share_the_mean_of_their_places() {
+        assert_eq!(ranks(&[3.0, 1.0, 3.0, f64::NAN, 0.0, -0.0]), [4.5, 3.0, 4.5, 6.0, 1.5, 1.5]);
+        assert!(ranks(&[]).is_empty());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use cellpace_base::Span;
+use cellpace_base::{Span, shell_quoted};
 use cellpace_conform::{ConformError, Trial, judge, reference, trials};
 use cellpace_lab::{ControllerSpec, read_controller};
 use cellpace_report::{
@@ -21,7 +21,7 @@ use self::stage::{CURL, ConformStage, Played, find_program};
 use crate::compare::once_each;
 use crate::error::{CommandError, named};
 use crate::options::Verbosity;
-use crate::output::{check_files, command_line, print, quoted, refuse_stdout};
+use crate::output::{check_files, command_line, print, refuse_stdout};
 use crate::progress::{Progress, end_cleanly_on_ctrl_c, interrupted, interruption_code};
 use crate::result_files::ResultFiles;
 
@@ -205,7 +205,7 @@ fn play(
 
 fn judged(trial: &Trial, played: &Played, ours: &[Run]) -> ConformanceScenario {
     let options = trial.link_options();
-    let words = options.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    let words = options.iter().map(|word| shell_quoted(word)).collect::<Vec<_>>().join(" ");
     let run = played.run.as_ref().map_err(String::as_str);
     judge(trial, run, ours, format!("cellpace link {words}"))
 }

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use cellpace_base::Span;
+use cellpace_base::{Span, shell_quoted};
 use cellpace_cc::ControllerSpec;
 use cellpace_lab::EventLog;
 use cellpace_report::{BEST_MARKS, write_atomically};
@@ -103,7 +103,8 @@ fn recorded(words: impl Iterator<Item = String>) -> String {
     while let Some(word) = words.next() {
         if word == "--" {
             // What follows belongs to another program.
-            return words.fold(line + " --", |line, word| format!("{line} {}", quoted(&word)));
+            return words
+                .fold(line + " --", |line, word| format!("{line} {}", shell_quoted(&word)));
         }
         let (option, value) = word.split_once('=').map_or((&*word, None), |(o, v)| (o, Some(v)));
         if NOT_RECORDED.contains(&option) {
@@ -114,18 +115,9 @@ fn recorded(words: impl Iterator<Item = String>) -> String {
             continue;
         }
         line.push(' ');
-        line += &quoted(&word);
+        line += &shell_quoted(&word);
     }
     line
-}
-
-/// A word as a shell reads it.
-pub(crate) fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "-_=:/.,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// Whether output goes to standard output, where there is nothing else then.
@@ -224,7 +216,7 @@ pub(crate) fn keep_inputs<'a>(
     for input in inputs.into_iter().filter(|input| !is_stdout(input)) {
         let written = |(_, file): &&OutputOption<'_>| file.is_some_and(|file| is_same(file, input));
         if let Some((option, _)) = options.iter().find(written) {
-            let name = quoted(&input.to_string_lossy());
+            let name = shell_quoted(&input.to_string_lossy());
             return Err(CommandError::usage(format!(
                 "{option} would replace {name}, which is read"
             )));
@@ -256,7 +248,10 @@ fn check_file(option: &str, file: &Path) -> Result<(), CommandError> {
         _ => Path::new("."),
     };
     let wrong = |why: &str| {
-        Err(CommandError::usage(format!("{option} {}: {why}", quoted(&file.to_string_lossy()))))
+        Err(CommandError::usage(format!(
+            "{option} {}: {why}",
+            shell_quoted(&file.to_string_lossy())
+        )))
     };
     if file.as_os_str().is_empty() {
         return wrong("the name of the file is empty");

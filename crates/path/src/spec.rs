@@ -158,6 +158,9 @@ pub struct PathField {
 }
 
 impl PathField {
+    /// What stands between several texts of one field where they are one text; none of them has it.
+    pub const SEVERAL: &str = "; ";
+
     /// The field of this name.
     pub fn find(name: &str) -> Option<&'static Self> {
         PATH_FIELDS.iter().find(|field| field.name == name)

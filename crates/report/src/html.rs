@@ -14,7 +14,7 @@ use crate::groups::controllers;
 use crate::heatmap::Heatmap;
 use crate::joined::{distinct, side_by_side};
 use crate::page::{Look, looks, page_json};
-use crate::section::{Chart, DrawnChart, MadeBy, PageTable, Section};
+use crate::section::{Chart, DrawnChart, MadeBy, Matrix, PageTable, Section};
 use crate::sentence::sentence;
 use crate::sequence::{PacketSequence, thin_all};
 use crate::thin::thinned;
@@ -36,7 +36,6 @@ const SCRIPTS: [&str; 25] = [
     include_str!("../assets/page/heatmap.js"),
     include_str!("../assets/page/embed.js"),
     include_str!("../assets/page/sequence.js"),
-    include_str!("../assets/page/sections.js"),
     include_str!("../assets/page/legend.js"),
     include_str!("../assets/page/still.js"),
     include_str!("../assets/page/events.js"),
@@ -49,6 +48,7 @@ const SCRIPTS: [&str; 25] = [
     include_str!("../assets/page/flows.js"),
     include_str!("../assets/page/profiles.js"),
     include_str!("../assets/page/probe.js"),
+    include_str!("../assets/page/sections.js"),
     include_str!("../assets/page/comparison.js"),
 ];
 /// Looks of different colours and dashes.
@@ -257,6 +257,8 @@ struct DrawnSection<'a> {
     facts: &'a [(String, String)],
     #[serde(skip_serializing_if = "str::is_empty")]
     text: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    matrix: Option<&'a Matrix>,
     charts: Vec<DrawnChart<'a>>,
     maps: Vec<DrawnMap<'a>>,
     tables: &'a [PageTable],
@@ -290,6 +292,7 @@ impl<'a> DrawnSection<'a> {
             sentence: &section.sentence,
             facts: &section.facts,
             text: &section.text,
+            matrix: section.matrix.as_ref(),
             charts: charts.map(Chart::drawn).collect(),
             maps: section.maps.iter().map(map).collect(),
             tables: &section.tables,

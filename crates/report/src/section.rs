@@ -1,5 +1,7 @@
 //! What a page shows of a result, declared: a title, a sentence, facts, charts, pictures, tables.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::heatmap::Heatmap;
@@ -28,6 +30,8 @@ pub(crate) struct Section {
     pub(crate) facts: Vec<(String, String)>,
     /// More to read below the facts; may be empty.
     pub(crate) text: String,
+    /// Controllers against conditions, in front of all else.
+    pub(crate) matrix: Option<Matrix>,
     pub(crate) charts: Vec<Chart>,
     /// Pictures, each with a note, which may be empty.
     pub(crate) maps: Vec<(Heatmap, String)>,
@@ -70,6 +74,26 @@ pub struct PageTable {
     /// Where the first word of each row leads: a page beside this one, or a part of it. None, or one a row.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<String>,
+    /// The command line that does again what a row is of, which the page unfolds; may be empty. None, or one a row.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<String>,
+}
+
+/// Figures of controllers under conditions. The page shows one at a time, with mean ranks and means.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub(crate) struct Matrix {
+    pub(crate) controllers: Vec<String>,
+    pub(crate) conditions: Vec<MatrixCondition>,
+}
+
+/// A condition of a [`Matrix`].
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub(crate) struct MatrixCondition {
+    pub(crate) name: String,
+    /// The command line that runs all controllers under it again; may be empty.
+    pub(crate) command: String,
+    /// By their names in the script of the page (`matrix.js`): a value for each controller, NaN where there is none.
+    pub(crate) figures: BTreeMap<&'static str, Vec<Number>>,
 }
 
 /// How the values of a [`Chart`] are drawn.

@@ -248,7 +248,7 @@ fn a_module_has_the_same_figures_as_in_the_program() {
         true => is_the_same(command, answer["answers"].as_array().unwrap(), folder),
         false => {
             let (alone, _) = command.split_once(" --cc plugin:").unwrap();
-            is_the_same(&format!("{alone} --duration 30s"), &[native.clone()], folder);
+            is_the_same(&format!("{alone} --duration 30s"), std::slice::from_ref(native), folder);
         }
     }
 }

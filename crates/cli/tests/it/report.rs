@@ -99,7 +99,8 @@ fn a_sweep_is_one_page_with_pictures_of_two_conditions() {
     assert_eq!(section["maps"].as_array().unwrap().len(), 2);
     assert_eq!(section["tables"][1]["rows"].as_array().unwrap().len(), 8);
     let sentence = section["sentence"].as_str().unwrap();
-    assert!(sentence.starts_with("Over 4 conditions "), "{sentence}");
+    assert!(sentence.starts_with("Of 2 controllers, "), "{sentence}");
+    assert!(sentence.contains(" Over 4 conditions "), "{sentence}");
 }
 
 #[test]
@@ -184,7 +185,8 @@ fn what_is_no_result_is_refused_by_name_and_nothing_is_written() {
 const SHARED: &str = "duration = \"6s\"\nskip = \"0s\"\ntrace = \"constant:5mbit\"\n[[flow]]\ncc = \"cubic\"\n[[flow]]\ncc = \"verus\"\nstart = \"2s\"\n";
 
 /// The data of a page that stand under `id`.
-fn data(page: &str, id: &str) -> serde_json::Value {
+/// What the script of a page gets.
+pub(crate) fn data(page: &str, id: &str) -> serde_json::Value {
     let marker = format!("id=\"{id}\">");
     let (_, rest) = page.split_once(&marker).unwrap();
     serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()

@@ -1,7 +1,8 @@
 //! `cellpace sweep`, run as users run it: interrupted, killed, started again.
 
 use crate::program;
-use crate::program::{Folder, code, ended, eventually, signal};
+use crate::program::{Folder, code, ended, eventually, number, signal};
+use crate::report::data;
 use serde_json::Value;
 
 /// Some hundred runs, a few tenths of a second in all.
@@ -140,4 +141,103 @@ fn the_arena_has_sixty_conditions_of_which_each_runs() {
     let part = part.replace("\"30s\"", "\"1s\"").replace("\"5s\"", "\"100ms\"");
     folder.write("part.toml", part);
     assert_eq!(folder.good("sweep part.toml"), "120 runs in 1 file: part/part-*.parquet\n");
+
+    let section = page_of(&folder, "part");
+    let matrix = &section["matrix"];
+    let conditions = matrix["conditions"].as_array().unwrap();
+    assert_eq!(
+        (conditions.len(), section["tables"][1]["rows"].as_array().unwrap().len()),
+        (60, 120)
+    );
+    let mut names: Vec<&str> = conditions.iter().map(|of| of["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 60, "each has a name of its own: {names:?}");
+    // One of each kind of path.
+    for condition in conditions.iter().step_by(5) {
+        let runs = pasted(&folder, condition["command"].as_str().unwrap());
+        for (at, cc) in matrix["controllers"].as_array().unwrap().iter().enumerate() {
+            let run = runs.iter().find(|run| run["cc"] == *cc).unwrap();
+            for (figure, pointer, factor) in
+                [("p95", "/queue_delay_ms/p95", 1.0), ("utilization", "/utilization", 100.0)]
+            {
+                let shown = number(&condition["figures"][figure], &format!("/{at}"));
+                let again = factor * number(run, pointer);
+                assert!((shown - again).abs() <= 1e-3 * again, "{condition}: {figure} {again}");
+            }
+        }
+    }
+}
+
+/// What the page of a sweep shows.
+fn page_of(folder: &Folder, sweep: &str) -> Value {
+    let page = folder.good(&format!("report {sweep}/part-00000.parquet -o -"));
+    data(&page, "sections-data")["sections"][0].take()
+}
+
+/// The runs of a command line from a page, as a shell runs it.
+fn pasted(folder: &Folder, line: &str) -> Vec<Value> {
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_cellpace"));
+    let path = format!("PATH={}:$PATH; ", program.parent().unwrap().display());
+    let line = line.replace("cellpace compare ", "cellpace compare --json - ");
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &(path + &line)]).current_dir(folder.path(""));
+    cellpace_testing::configured(&mut shell);
+    let outcome = program::Outcome::of(shell.output().unwrap());
+    assert_eq!((outcome.code, &*outcome.stderr), (Some(0), ""), "{line}");
+    let results = serde_json::Deserializer::from_str(&outcome.stdout).into_iter::<Value>();
+    results.flat_map(|result| result.unwrap()["runs"].as_array().unwrap().clone()).collect()
+}
+
+#[test]
+fn the_command_of_a_row_gives_its_figures_with_every_field_of_a_plan() {
+    let plan = r#"
+        cc = ["copa:delta=0.1", "cubic"]
+        seeds = [3, 9]
+        duration = "3s"
+        skip = "500ms"
+        [[path]]
+        trace = "my trace.down"
+        rtt = ["30ms", "random:10ms..60ms/1s"]
+        queue = "codel"
+        loss = "1%"
+        uplink = "constant:2mbit"
+        uplink_queue = "droptail:50pkts"
+        uplink_loss = "0.5%"
+        impair = [["reorder=1%/3ms, duplicate=1%", "up:duplicate=2%"]]
+        jitter = "harq:bler=10%,rtt=8ms"
+        handover = [["1s", "2s/100ms/50ms/lost"]]
+        from = "5s"
+        acks = "delayed:40ms"
+        [[path]]
+        path = "leo-bent-pipe"
+        uplink_impair = "corrupt=1%"
+        rrc = "lte"
+        flows = 2
+        send_jitter = "0%"
+        transfer = "100kB,count=3,gap=100ms"
+    "#;
+    let folder = Folder::with("plan.toml", plan);
+    let trace: String = (1..9_000).map(|packet| format!("{}\n", packet * packet / 8_000)).collect();
+    folder.write("my trace.down", trace);
+    assert_eq!(folder.good("sweep plan.toml"), "12 runs in 1 file: plan/part-*.parquet\n");
+    let table = page_of(&folder, "plan")["tables"][1].take();
+    let header: Vec<&str> =
+        table["header"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let at = |name: &str| header.iter().position(|column| column.starts_with(name)).unwrap();
+    let commands = table["commands"].as_array().unwrap();
+    assert_eq!(commands.len(), 6);
+    for (row, command) in table["rows"].as_array().unwrap().iter().zip(commands) {
+        let runs = pasted(&folder, command.as_str().unwrap());
+        assert_eq!(runs.len(), 2, "two seeds");
+        for (column, pointer, factor) in [
+            ("p95", "/queue_delay_ms/p95", 1.0),
+            ("utilization", "/utilization", 100.0),
+            ("Mbit/s", "/throughput_mbps", 1.0),
+        ] {
+            let mean = factor * runs.iter().map(|run| number(run, pointer)).sum::<f64>() / 2.0;
+            let shown: f64 = row[at(column)].as_str().unwrap().parse().unwrap();
+            assert!((shown - mean).abs() <= 6e-3 * mean, "{command}: {column} {shown}, not {mean}");
+        }
+    }
 }

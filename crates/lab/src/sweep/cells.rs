@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, StringArray};
 use cellpace_base::parse_number;
+use cellpace_path::PathField;
 use cellpace_path::schedule::ENDLESS_DURATION;
 use cellpace_report::{LeadingColumn, RunRequest};
 use cellpace_sim::{FlowSpec, FlowTraffic, Scenario};
@@ -22,9 +23,6 @@ use super::settings::{Alternative, PathSettings, Setting, path_fields};
 pub const MAX_CELLS: u64 = 100_000_000;
 /// Cells of a finished file of results: some 10 MB in memory.
 pub const PARTITION_CELLS: u64 = 50_000;
-
-/// Fields of the path that results always have a column for.
-const SHOWN_FIELDS: [&str; 3] = ["trace", "queue", "flows"];
 
 /// Fields that give the trace of a cell: the later in the order of fields counts.
 const TRACE_FIELDS: [&str; 2] = ["path", "trace"];
@@ -44,8 +42,8 @@ pub struct Sweep {
     shown: HashMap<String, String>,
     /// Parameters of controllers that the plan has lists of.
     parameters: Vec<SweptParameter>,
-    /// Fields of paths that differ between cells.
-    varying: Vec<&'static str>,
+    /// Fields that a path has, in their order.
+    fields: Vec<&'static str>,
     cells: u64,
 }
 
@@ -95,7 +93,7 @@ pub struct Cell {
     pub cc: String,
     /// The trace as shown.
     pub trace: String,
-    /// The texts of the columns that the plan adds: swept parameters, then fields of the path.
+    /// The texts of the columns that the plan adds: swept parameters, then fields of the path as they were written.
     pub(super) leading: Vec<Option<String>>,
 }
 
@@ -158,10 +156,10 @@ impl Sweep {
         let traces: BTreeSet<String> = traces.map(|(_, written)| written.join("")).collect();
         let traces: Vec<String> = traces.into_iter().collect();
         let shown = traces.iter().cloned().zip(shown_names(&traces)).collect();
-        let varying = varying_fields(&blocks);
+        let fields = written_fields(&blocks);
         let parameters = swept_parameters(&controllers);
         let sweep =
-            Self { plan, controllers, seeds, blocks, files, shown, parameters, varying, cells };
+            Self { plan, controllers, seeds, blocks, files, shown, parameters, fields, cells };
         sweep.check_any()?;
         Ok(sweep)
     }
@@ -268,7 +266,7 @@ impl Sweep {
         let ids: ArrayRef = Arc::new(StringArray::from_iter_values(ids));
         let mut columns = vec![("cell".to_owned(), ids)];
         let parameters = self.parameters.iter().map(|of| (format!("cc_{}", of.key), of.is_number));
-        let fields = self.varying.iter().map(|field| (format!("plan_{field}"), false));
+        let fields = self.fields.iter().map(|field| (format!("plan_{field}"), false));
         for (at, (name, is_number)) in parameters.chain(fields).enumerate() {
             let texts = || leading.iter().map(|row| row[at].as_deref());
             let column: ArrayRef = if is_number {
@@ -289,9 +287,9 @@ impl Sweep {
         };
         let field = |field: &&str| {
             let value = parts.values.iter().find(|(known, _)| known == field);
-            value.map(|(_, value)| value.written.join(", "))
+            value.map(|(_, value)| value.written.join(PathField::SEVERAL))
         };
-        self.parameters.iter().map(parameter).chain(self.varying.iter().map(field)).collect()
+        self.parameters.iter().map(parameter).chain(self.fields.iter().map(field)).collect()
     }
 
     fn parts(&self, number: u64) -> Parts<'_> {
@@ -399,25 +397,12 @@ fn swept_parameters(controllers: &[PlannedController]) -> Vec<SweptParameter> {
     parameters.into_iter().map(parameter).collect()
 }
 
-/// Fields of which the cells have different values and that no other column shows.
-fn varying_fields(blocks: &[PathBlock]) -> Vec<&'static str> {
-    let mut seen: BTreeMap<&'static str, BTreeSet<Option<&Alternative>>> = BTreeMap::new();
-    for field in path_fields() {
-        for block in blocks {
-            let axis = block.axes.iter().find(|axis| axis.field == field);
-            let written = axis.map(|axis| axis.alternatives.iter().map(|value| &value.written));
-            match written {
-                Some(written) => seen.entry(field).or_default().extend(written.map(Some)),
-                None => {
-                    // Left out by one path and given by another: it varies, too.
-                    seen.entry(field).or_default().insert(None);
-                }
-            }
-        }
-    }
-    let varies = |field: &&'static str| seen.get(field).is_some_and(|values| values.len() > 1);
-    let fields = path_fields().filter(varies);
-    fields.filter(|field| !SHOWN_FIELDS.contains(field)).collect()
+/// Fields that the plan or one of its paths has: with them a cell can be run alone.
+fn written_fields(blocks: &[PathBlock]) -> Vec<&'static str> {
+    let has = |field: &&str| {
+        blocks.iter().any(|block| block.axes.iter().any(|axis| axis.field == *field))
+    };
+    path_fields().filter(has).collect()
 }
 
 fn scenario(parts: &Parts<'_>) -> Scenario {

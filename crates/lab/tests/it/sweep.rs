@@ -125,7 +125,8 @@ fn rows_have_the_figures_of_an_experiment_and_the_parameters_of_the_plan() {
     assert_eq!(number("cc_delta").value(4), 0.5);
     assert_eq!(text("plan_rtt").value(8), "80ms");
     assert_eq!(text("cell").value(7), sweep.id(7));
-    assert!(table.column_by_name("plan_duration").is_none(), "it is the same everywhere");
+    assert_eq!(text("plan_duration").value(31), "3s", "what is the same everywhere, too");
+    assert!(table.column_by_name("plan_queue").is_none(), "the plan has none");
 
     let experiment = Experiment {
         traces: vec!["constant:4mbit".parse().unwrap()],
@@ -384,6 +385,38 @@ fn a_path_has_its_own_fields_and_those_of_the_plan() {
     );
     let wrong = "cc = \"cubic\"\n[[path]]\ntrace = \"constant:1mbit\"\nrrt = \"1ms\"";
     assert!(refused(wrong).contains("path[0]: there is no field `rrt`; did you mean `rtt`?"));
+}
+
+#[test]
+fn columns_have_each_field_of_a_path_as_it_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = sweep(
+        r#"
+        cc = "cubic"
+        duration = "1s"
+        skip = "0s"
+        [[path]]
+        trace = "constant:4mbit"
+        impair = [["reorder=1%/3ms, duplicate=1%", "up:duplicate=2%"]]
+        [[path]]
+        trace = "constant:9mbit"
+        flows = 2
+        "#,
+    )
+    .unwrap();
+    let mut results = SweepFolder::open(folder.path(), &sweep).unwrap();
+    run_sweep(&sweep, &mut results, 1, &mut ()).unwrap();
+    let table = table(&folder.path().join("part-00000.parquet"));
+    let schema = table.schema();
+    let names = schema.fields().iter().map(|field| field.name().as_str());
+    assert_eq!(
+        names.filter(|name| name.starts_with("plan_")).collect::<Vec<_>>(),
+        ["plan_trace", "plan_impair", "plan_flows", "plan_skip", "plan_duration"]
+    );
+    let text = |name: &str| table.column_by_name(name).unwrap().as_string::<i32>();
+    assert_eq!(text("plan_impair").value(0), "reorder=1%/3ms, duplicate=1%; up:duplicate=2%");
+    assert!(text("plan_impair").is_null(1) && text("plan_flows").is_null(0));
+    assert_eq!((text("plan_trace").value(1), text("plan_flows").value(1)), ("constant:9mbit", "2"));
 }
 
 #[test]

@@ -38,7 +38,8 @@
     section.rows = tables.flatMap((each) => [...each.querySelectorAll("tbody tr")]);
     const shown = section.folds_tables ? [element("details", { class: "tables" }, element("summary", {}, "Tables"), ...tables)] : tables;
     section.sequence = section.sequences ? sequencePart(section.sequences, section.of_runs) : null;
-    return [...choiceOfResults(section), ...charts(section), ...(section.sequence ? [section.sequence.section] : []), ...maps, ...shown];
+    const matrix = section.matrix ? [matrixPart(section.matrix)] : [];
+    return [...choiceOfResults(section), ...matrix, ...charts(section), ...(section.sequence ? [section.sequence.section] : []), ...maps, ...shown];
   }
 
   /** Which of the results that stand side by side are shown. */
@@ -90,6 +91,25 @@
     return element("section", {}, head("h3", chart.title, [alone, chart.unit].filter(Boolean).join(", ")), ...own, place, ...note(chart.note));
   }
 
+  /** Controllers against conditions, one figure at a time. */
+  function matrixPart({ controllers: names, conditions }) {
+    const title = "Controllers and conditions";
+    const place = element("table", {});
+    const figures = Object.entries(FIGURES).filter(([key]) => conditions[0].figures[key]);
+    const pick = element("select", {}, ...figures.map(([key, words]) => element("option", { value: key }, words)));
+    let sortedBy = 0;
+    const fill = () => fillMatrix(place, {
+      what: "Condition", names, figure: pick.value, sortedBy, sortBy: (key) => { sortedBy = key; fill(); },
+      conditions: conditions.map(({ figures, ...condition }) => ({ ...condition, values: figures[pick.value] })),
+    });
+    pick.addEventListener("change", fill);
+    place.fill = fill;
+    const heading = head("h3", title);
+    heading.append(element("label", {}, "shown ", pick));
+    return element("section", { class: "matrix" }, heading, element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title }, place),
+      ...note("The more colour, the better under its condition, by rank; bold: best. Delays have geometric means. A heading sorts by its figures, and $ shows the command line that runs a condition again."));
+  }
+
   function picture(map) {
     const place = element("div", { class: "scroll", tabindex: 0 }, heatSvg(map));
     const heading = head("h3", map.title);
@@ -102,7 +122,7 @@
     return /^([\w-][\w.-]*\.html)?(#[\w.-]+)?$/.test(address) ? element("a", { href: address }, words) : words;
   }
 
-  function table({ title, header, rows, links = [], note: text }) {
+  function table({ title, header, rows, links = [], commands = [], note: text }) {
     const isNumber = (column) => rows.every((row) => /^([-–]|$|[-+]?[\d.,]+([eE][-+]?\d+)?( ?[%A-Za-zµ/]+)?( \*)?$)/.test(row[column] ?? ""));
     const classes = header.map((_, column) => column > 0 && isNumber(column) ? {} : { class: "word" });
     const looks = (cell, column) => VERDICTS.has(cell) ? { class: `word ${cell}` } : cell.length > 28 ? { class: "word long" } : classes[column];
@@ -110,10 +130,17 @@
     const shape = header.length > 8 || (rows.flat().some((cell) => cell.length > 28) && header.length > 2) ? "narrow cards" : "narrow";
     const isLong = rows.length > LONG_TABLE;
     const made = element("table", { class: shape }, element("thead", {}, cells("th", header)), element("tbody", {}, ...rows.map((row, at) => cells("td", row, links[at]))));
+    if (commands.some(Boolean)) [...made.rows].forEach((row, at) => row.append(at ? commandCell(commands[at - 1], rows[at - 1][0]) : element("th", { class: "word command" }, "again")));
     const heading = head("h3", title);
     if (isLong) heading.append(searchOf(made, heading.firstChild, rows.length));
     if (isLong) sortable(made);
     return element("section", {}, heading, element("div", { class: isLong ? "scroll tall" : "scroll", tabindex: 0, role: "region", "aria-label": title }, made), ...note(text));
+  }
+
+  /** The command line that does a row again, folded. */
+  function commandCell(command, name) {
+    const code = element("code", {}, command);
+    return element("td", { class: "word command", "data-name": "again" }, ...(command ? [unfolding(code, name), code] : []));
   }
 
   /** A field that leaves the rows that hold its words. */
@@ -162,6 +189,7 @@
     colours = pageColours();
     const places = [...home.querySelectorAll(".chart-place:not(.sequence)")];
     places.forEach((place) => { place.plot?.destroy(); draw(place); });
+    home.querySelectorAll(".matrix table").forEach((place) => place.fill());
     sections.forEach((section) => section.sequence?.draw());
     told.charts = home.querySelectorAll(".chart-place").length;
   }

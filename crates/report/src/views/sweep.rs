@@ -2,38 +2,33 @@
 //!
 //! [`Document::read_parquet`]: crate::Document::read_parquet
 
+mod command;
+mod run;
+
 use std::collections::HashMap;
 
-use cellpace_base::statistics::mean;
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use cellpace_base::statistics::{mean, ranks};
 
+use self::command::command;
+pub(crate) use self::run::SweptRun;
 use crate::heatmap::{Heatmap, HeatmapAxis, HeatmapCell};
-use crate::number::{fixed, short, significant, time};
-use crate::section::{Chart, Form, Line, PageTable, Section};
-
-/// One run; its figures are missing where it failed.
-#[derive(Deserialize)]
-pub(crate) struct SweptRun {
-    cc: String,
-    trace: String,
-    throughput_mbps: Option<f64>,
-    utilization: Option<f64>,
-    queue_delay_ms_p50: Option<f64>,
-    queue_delay_ms_p95: Option<f64>,
-    packets: Option<u64>,
-    lost: Option<u64>,
-    #[serde(flatten)]
-    others: Map<String, Value>,
-}
+use crate::number::{Number, fixed, short, significant, time};
+use crate::section::{Chart, Form, Line, Matrix, MatrixCondition, PageTable, Section};
 
 /// Controllers that have a picture, and rows that are listed.
 const MAX_PICTURES: usize = 6;
-const MAX_LISTED: usize = 500;
+const MAX_LISTED: usize = 1_500;
+/// Controllers times conditions of a matrix.
+const MAX_MATRIX: usize = 4_000;
 /// Values of a condition beside which a picture has no names.
 const MAX_SIDE: usize = 60;
 /// A controller below this share of the best one's utilization is no answer, however short its delay.
 const MIN_SHARE_OF_BEST: f64 = 0.5;
+
+/// Digits by which figures are ranked: those that the page has.
+const RANKED_DIGITS: i32 = 4;
+/// The figures of a matrix.
+const FIGURES: [&str; 5] = ["p95", "p50", "utilization", "throughput", "loss"];
 
 /// What a row of the table is of: the runs of a controller under one setting of all conditions.
 struct SweepCell<'a> {
@@ -55,13 +50,23 @@ impl SweepCell<'_> {
         mean(self.runs.iter().filter_map(|run| of(run)))
     }
 
-    /// None where nothing was delivered: a delay of 0 would be the best.
     fn p95(&self) -> f64 {
-        self.mean(|run| run.queue_delay_ms_p95.filter(|_| run.packets != Some(0)))
+        self.mean(|run| run.delay(run.queue_delay_ms_p95))
     }
 
     fn utilization(&self) -> f64 {
         100.0 * self.mean(|run| run.utilization)
+    }
+
+    /// A figure by its name in the script of the page.
+    fn figure(&self, name: &str) -> f64 {
+        match name {
+            "p95" => self.p95(),
+            "p50" => self.mean(|run| run.delay(run.queue_delay_ms_p50)),
+            "utilization" => self.utilization(),
+            "throughput" => self.mean(|run| run.throughput_mbps),
+            _ => self.mean(SweptRun::lost_percent),
+        }
     }
 }
 
@@ -70,6 +75,8 @@ struct SweptController<'a> {
     cc: &'a str,
     p95: f64,
     utilization: f64,
+    /// The means of its ranks by delay and by utilization.
+    ranks: [f64; 2],
     is_on_frontier: bool,
 }
 
@@ -77,8 +84,8 @@ struct SweptController<'a> {
 pub(crate) fn section(runs: &[SweptRun]) -> Section {
     let conditions = conditions(runs);
     let cells = cells(runs, &conditions);
-    let controllers = controllers(&cells);
-    let settings = cells.iter().map(|cell| &cell.places).collect::<std::collections::HashSet<_>>();
+    let settings = settings(&cells);
+    let controllers = controllers(&cells, &settings);
     let failed = runs.iter().filter(|run| run.throughput_mbps.is_none()).count();
     let mut facts = vec![
         ("Runs".to_owned(), runs.len().to_string()),
@@ -86,7 +93,9 @@ pub(crate) fn section(runs: &[SweptRun]) -> Section {
         ("Conditions".to_owned(), settings.len().to_string()),
     ];
     for SweepCondition { name, values } in &conditions {
-        let shown = if values.len() <= 6 { values.join(", ") } else { values.len().to_string() };
+        let written: Vec<&str> =
+            values.iter().map(String::as_str).filter(|value| !value.is_empty()).collect();
+        let shown = if values.len() <= 6 { written.join(", ") } else { values.len().to_string() };
         facts.push((name.clone(), shown));
     }
     if failed > 0 {
@@ -101,6 +110,7 @@ pub(crate) fn section(runs: &[SweptRun]) -> Section {
         sentence: sentence(&controllers, settings.len()),
         facts,
         charts: vec![frontier(&controllers)],
+        matrix: matrix(&settings, &conditions, &controllers),
         maps: maps(&cells, &conditions, &controllers),
         tables: vec![overall(&controllers), table(&cells, &conditions)],
         controllers: controllers.iter().map(|of| of.cc.to_owned()).collect(),
@@ -108,33 +118,29 @@ pub(crate) fn section(runs: &[SweptRun]) -> Section {
     }
 }
 
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
 /// What varies beside controller and seed.
 fn conditions(runs: &[SweptRun]) -> Vec<SweepCondition> {
-    let plan = runs.first().into_iter().flat_map(|run| run.others.keys());
-    let mut names: Vec<&str> =
-        plan.map(String::as_str).filter(|name| name.starts_with("plan_")).collect();
+    let mut names: Vec<&str> = Vec::new();
+    // Those of all runs: the parts of a sweep may be read alone.
+    for (name, _) in runs.iter().flat_map(SweptRun::plan) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.sort_by_key(|name| SweptRun::field_place(name));
+    // A path is called after the trace that it brings.
+    let has_traces = names.contains(&"trace");
+    names.retain(|name| *name != "trace" && (*name != "path" || has_traces));
     // What has a column of its own is not in the plan's, but for what is written in several ways.
-    for (own, plan) in [
-        ("rtt_ms", "plan_rtt"),
-        ("queue", "plan_queue"),
-        ("loss", "plan_loss"),
-        ("flows", "plan_flows"),
-    ] {
+    for (own, plan) in [("rtt_ms", "rtt"), ("queue", "queue"), ("loss", "loss"), ("flows", "flows")]
+    {
         if !names.contains(&plan) {
             names.push(own);
         }
     }
-    let of_column = |name: &str| {
-        distinct(runs.iter().map(|run| run.others.get(name).map_or(String::new(), text)))
-    };
-    let columns = names.into_iter().map(|name| (name.trim_start_matches("plan_"), of_column(name)));
-    let trace = ("trace", distinct(runs.iter().map(|run| run.trace.clone())));
     let mut known: Vec<SweepCondition> = Vec::new();
-    for (name, values) in [trace].into_iter().chain(columns.collect::<Vec<_>>()) {
+    for name in std::iter::once("trace").chain(names) {
+        let values = distinct(runs.iter().map(|run| run.value(name)));
         // A plan may name the trace, too.
         if values.len() > 1 && known.iter().all(|other| other.values != values) {
             known.push(SweepCondition { name: name.to_owned(), values });
@@ -163,12 +169,7 @@ fn cells<'a>(runs: &'a [SweptRun], conditions: &[SweepCondition]) -> Vec<SweepCe
     let mut cells: Vec<SweepCell<'a>> = Vec::new();
     for run in runs {
         let place = |(condition, places): (&SweepCondition, &HashMap<&str, usize>)| {
-            let plan = format!("plan_{}", condition.name);
-            let value = match run.others.get(&plan).or_else(|| run.others.get(&condition.name)) {
-                Some(value) if condition.name != "trace" => text(value),
-                _ => run.trace.clone(),
-            };
-            places.get(value.as_str()).copied().unwrap_or(0)
+            places.get(run.value(&condition.name).as_str()).copied().unwrap_or(0)
         };
         let at: Vec<usize> = conditions.iter().zip(&places).map(place).collect();
         let next = cells.len();
@@ -181,21 +182,43 @@ fn cells<'a>(runs: &'a [SweptRun], conditions: &[SweepCondition]) -> Vec<SweepCe
     cells
 }
 
+/// The cells of each setting of all conditions, in the order of the runs.
+fn settings<'a, 'b>(cells: &'b [SweepCell<'a>]) -> Vec<Vec<&'b SweepCell<'a>>> {
+    let mut known: HashMap<&[usize], usize> = HashMap::new();
+    let mut settings: Vec<Vec<&SweepCell<'a>>> = Vec::new();
+    for cell in cells {
+        let found = *known.entry(&cell.places).or_insert(settings.len());
+        if found == settings.len() {
+            settings.push(Vec::new());
+        }
+        settings[found].push(cell);
+    }
+    settings
+}
+
 /// The best first, by the ratios of their delays: else the slowest condition alone would decide.
-fn controllers<'a>(cells: &[SweepCell<'a>]) -> Vec<SweptController<'a>> {
-    let names = distinct(cells.iter().map(|cell| cell.cc.to_owned()));
-    let of_name = |name: &String| {
-        let own: Vec<&SweepCell<'a>> = cells.iter().filter(|cell| cell.cc == name).collect();
+fn controllers<'a>(
+    cells: &[SweepCell<'a>],
+    settings: &[Vec<&SweepCell<'a>>],
+) -> Vec<SweptController<'a>> {
+    let mut own: HashMap<&str, Vec<&SweepCell<'a>>> = HashMap::new();
+    cells.iter().for_each(|cell| own.entry(cell.cc).or_default().push(cell));
+    let delays = mean_ranks(settings, |cell| significant(cell.p95(), RANKED_DIGITS));
+    let used = mean_ranks(settings, |cell| -significant(cell.utilization(), RANKED_DIGITS));
+    let of_name = |(cc, own): (&'a str, Vec<&SweepCell<'a>>)| {
         let logs = own.iter().map(|cell| cell.p95()).filter(|p95| p95.is_finite());
-        let used = own.iter().map(|cell| cell.utilization()).filter(|used| used.is_finite());
-        Some(SweptController {
-            cc: own.first()?.cc,
+        let shares = own.iter().map(|cell| cell.utilization()).filter(|used| used.is_finite());
+        SweptController {
+            cc,
             p95: mean(logs.map(|p95| p95.max(0.1).ln())).exp(),
-            utilization: mean(used),
+            utilization: mean(shares),
+            ranks: [&delays, &used].map(|ranks| ranks[cc]),
             is_on_frontier: false,
-        })
+        }
     };
-    let mut all: Vec<SweptController<'a>> = names.iter().filter_map(of_name).collect();
+    let names = distinct(cells.iter().map(|cell| cell.cc.to_owned()));
+    let named = names.iter().filter_map(|name| own.remove_entry(name.as_str()));
+    let mut all: Vec<SweptController<'a>> = named.map(of_name).collect();
     all.sort_by(|a, b| a.p95.total_cmp(&b.p95));
     let mut most = f64::NEG_INFINITY;
     for controller in &mut all {
@@ -203,6 +226,63 @@ fn controllers<'a>(cells: &[SweepCell<'a>]) -> Vec<SweptController<'a>> {
         most = most.max(controller.utilization);
     }
     all
+}
+
+/// The mean of the ranks of each controller over all settings, the least figure first.
+fn mean_ranks<'a>(
+    settings: &[Vec<&SweepCell<'a>>],
+    of: impl Fn(&SweepCell<'a>) -> f64,
+) -> HashMap<&'a str, f64> {
+    let mut places: HashMap<&str, Vec<f64>> = HashMap::new();
+    for own in settings {
+        let figures: Vec<f64> = own.iter().map(|cell| of(cell)).collect();
+        for (cell, rank) in own.iter().zip(ranks(&figures)) {
+            places.entry(cell.cc).or_default().push(rank);
+        }
+    }
+    places.into_iter().map(|(cc, ranks)| (cc, mean(ranks))).collect()
+}
+
+/// Controllers against conditions, where there are several of both and the page has room for it.
+fn matrix(
+    settings: &[Vec<&SweepCell<'_>>],
+    conditions: &[SweepCondition],
+    controllers: &[SweptController<'_>],
+) -> Option<Matrix> {
+    let has_several = settings.len() > 1 && controllers.len() > 1;
+    if !has_several || settings.len().saturating_mul(controllers.len()) > MAX_MATRIX {
+        return None;
+    }
+    let condition = |own: &Vec<&SweepCell<'_>>| {
+        let of_name: HashMap<&str, &SweepCell<'_>> =
+            own.iter().map(|cell| (cell.cc, *cell)).collect();
+        let figure = |name: &'static str| {
+            let value = |of: &SweptController<'_>| {
+                Number(of_name.get(of.cc).map_or(f64::NAN, |cell| cell.figure(name)))
+            };
+            (name, controllers.iter().map(value).collect())
+        };
+        let runs: Vec<&SweptRun> = own.iter().flat_map(|cell| cell.runs.iter().copied()).collect();
+        MatrixCondition {
+            name: runs.first().map_or(String::new(), |run| setting_name(run, conditions)),
+            command: command(&runs),
+            figures: FIGURES.map(figure).into(),
+        }
+    };
+    Some(Matrix {
+        controllers: controllers.iter().map(|of| of.cc.to_owned()).collect(),
+        conditions: settings.iter().map(condition).collect(),
+    })
+}
+
+/// The values of all conditions, as far as they were written.
+fn setting_name(run: &SweptRun, conditions: &[SweepCondition]) -> String {
+    let words = |of: &SweepCondition| match (of.name.as_str(), run.written(&of.name)) {
+        (_, value) if value.is_empty() => None,
+        ("trace" | "queue", value) => Some(value),
+        (name, value) => Some(format!("{} {value}", name.replace('_', " "))),
+    };
+    conditions.iter().filter_map(words).collect::<Vec<_>>().join(", ")
 }
 
 fn sentence(controllers: &[SweptController<'_>], settings: usize) -> String {
@@ -220,7 +300,8 @@ fn sentence(controllers: &[SweptController<'_>], settings: usize) -> String {
             fixed(of.utilization, 0)
         )
     };
-    let mut text = format!(
+    let mut text = ranking(controllers, settings);
+    text += &format!(
         "Over {settings} conditions {} keeps 95 % of the packets below {}, in the geometric mean",
         lead.cc,
         keeps(lead)
@@ -230,6 +311,24 @@ fn sentence(controllers: &[SweptController<'_>], settings: usize) -> String {
         text += &format!("; {} below {}", other.cc, keeps(other));
     }
     text + "."
+}
+
+/// Who has the best mean ranks, where there is something to rank over.
+fn ranking(controllers: &[SweptController<'_>], settings: usize) -> String {
+    let first = |figure: usize| {
+        let by_rank = |a: &&SweptController<'_>, b: &&SweptController<'_>| {
+            a.ranks[figure].total_cmp(&b.ranks[figure])
+        };
+        let first = controllers.iter().min_by(by_rank);
+        first.map(|of| format!("{} ({})", of.cc, short(of.ranks[figure])))
+    };
+    match [first(0), first(1)] {
+        [Some(delay), Some(used)] if settings > 1 && controllers.len() > 1 => format!(
+            "Of {} controllers, {delay} has the best mean rank by delay and {used} by utilization. ",
+            controllers.len()
+        ),
+        _ => String::new(),
+    }
 }
 
 fn frontier(controllers: &[SweptController<'_>]) -> Chart {
@@ -325,13 +424,16 @@ fn map(
 fn overall(controllers: &[SweptController<'_>]) -> PageTable {
     let row = |of: &SweptController<'_>| {
         let frontier = if of.is_on_frontier { "yes" } else { "no" };
-        vec![of.cc.to_owned(), short(of.p95), short(of.utilization), frontier.to_owned()]
+        let figures = [of.ranks[0], of.ranks[1], of.p95, of.utilization].map(short);
+        [of.cc.to_owned()].into_iter().chain(figures).chain([frontier.to_owned()]).collect()
     };
     PageTable {
         title: "Over all conditions".to_owned(),
-        note: "The delay is a geometric mean. On the frontier: no other has less delay and more utilization."
+        note: "Ranks are means over the conditions; the delay is a geometric mean. On the frontier: no other has less delay and more utilization."
             .to_owned(),
-        header: super::header("controller|95 % queue delay, ms|utilization, %|on the frontier"),
+        header: super::header(
+            "controller|mean rank by delay|mean rank by utilization|95 % queue delay, ms|utilization, %|on the frontier",
+        ),
         rows: controllers.iter().map(row).collect(),
         ..PageTable::default()
     }
@@ -340,17 +442,13 @@ fn overall(controllers: &[SweptController<'_>]) -> PageTable {
 fn table(cells: &[SweepCell<'_>], conditions: &[SweepCondition]) -> PageTable {
     let row = |cell: &SweepCell<'_>| {
         let values = conditions.iter().zip(&cell.places).map(|(of, at)| of.values[*at].clone());
-        let lost = mean(cell.runs.iter().filter_map(|run| {
-            let (lost, packets) = (run.lost? as f64, run.packets? as f64);
-            (lost + packets > 0.0).then(|| 100.0 * lost / (lost + packets))
-        }));
         let figures = [
             cell.runs.len().to_string(),
-            short(cell.mean(|run| run.throughput_mbps)),
-            short(cell.utilization()),
-            short(cell.mean(|run| run.queue_delay_ms_p50)),
-            short(cell.p95()),
-            short(lost),
+            short(cell.figure("throughput")),
+            short(cell.figure("utilization")),
+            short(cell.figure("p50")),
+            short(cell.figure("p95")),
+            short(cell.figure("loss")),
         ];
         [cell.cc.to_owned()].into_iter().chain(values).chain(figures).collect()
     };
@@ -365,6 +463,7 @@ fn table(cells: &[SweepCell<'_>], conditions: &[SweepCondition]) -> PageTable {
         note,
         header: ["controller".to_owned()].into_iter().chain(names).chain(figures).collect(),
         rows: cells.iter().take(MAX_LISTED).map(row).collect(),
+        commands: cells.iter().take(MAX_LISTED).map(|cell| command(&cell.runs)).collect(),
         ..PageTable::default()
     }
 }
@@ -375,7 +474,7 @@ mod tests {
 
     fn run(cc: &str, rtt: &str, queue: &str, p95: f64, utilization: f64) -> SweptRun {
         let row = serde_json::json!({
-            "cc": cc, "trace": "lte", "seed": 1, "plan_rtt": rtt, "plan_queue": queue,
+            "cc": cc, "trace": "lte", "seed": 1, "plan_trace": "lte", "plan_rtt": rtt, "plan_queue": queue,
             "throughput_mbps": 5.0, "utilization": utilization, "queue_delay_ms_p50": p95 / 2.0,
             "queue_delay_ms_p95": p95, "packets": 99, "lost": 1,
         });
@@ -396,7 +495,7 @@ mod tests {
         let section = section(&runs);
         assert_eq!(
             section.sentence,
-            "Over 4 conditions copa keeps 95 % of the packets below 20 ms at 80 % of the capacity, in the \
+            "Of 4 controllers, idle (1) has the best mean rank by delay and cubic (1) by utilization. Over 4 conditions copa keeps 95 % of the packets below 20 ms at 80 % of the capacity, in the \
              geometric mean; cubic below 500 ms at 100 % of the capacity."
         );
         assert_eq!(section.title, "Sweep: 4 controllers under 4 conditions");
@@ -405,9 +504,24 @@ mod tests {
         let values: Vec<f64> = copa.cells.iter().map(|cell| cell.value).collect();
         assert!(values.contains(&10.0) && values.contains(&40.0), "{values:?}");
         let frontier =
-            |cc: &str| section.tables[0].rows.iter().find(|row| row[0] == cc).unwrap()[3].clone();
+            |cc: &str| section.tables[0].rows.iter().find(|row| row[0] == cc).unwrap()[5].clone();
         assert_eq!(["idle", "copa", "cubic", "slow"].map(frontier), ["yes", "yes", "yes", "no"]);
         assert_eq!(section.tables[1].rows.len(), 16);
+        let ranks = |cc: &str| {
+            section.tables[0].rows.iter().find(|row| row[0] == cc).unwrap()[1..3].to_vec()
+        };
+        assert_eq!(ranks("slow"), ["4", "3"]);
+        assert_eq!(ranks("copa"), ["2", "2"]);
+
+        let matrix = section.matrix.unwrap();
+        assert_eq!(matrix.controllers, ["idle", "copa", "cubic", "slow"]);
+        let last = &matrix.conditions[3];
+        assert_eq!(last.name, "rtt 40ms, droptail");
+        assert_eq!(last.figures["p95"], [1.0, 40.0, 500.0, 900.0].map(Number));
+        let line = "cellpace compare --trace lte --rtt 40ms --queue droptail";
+        let all = format!("{line} --cc copa --cc cubic --cc slow --cc idle --seed 1");
+        assert_eq!(last.command, all);
+        assert_eq!(section.tables[1].commands[15], format!("{line} --cc idle --seed 1"));
     }
 
     #[test]

@@ -190,7 +190,7 @@ fn every_page() -> Vec<(&'static str, String)> {
         ("videos", html(&figures::videos())),
         ("many", html(&figures::many())),
         ("link", html(&figures::link())),
-        ("plan", of(&figures::sweep())),
+        ("plan", of(&figures::sweep(&["20ms", "80ms"]))),
         ("experiment", of(&figures::experiment())),
     ];
     pages.extend(others);
@@ -358,6 +358,42 @@ fn six_controllers_on_ten_traces_open_at_once_and_stay_small() {
     assert_eq!((&seen["matrix"], &seen["drawn"]["cdf"]), (&60.into(), &6.into()));
     assert_eq!(seen["panels"], 11, "one of each trace and one of all");
     // How long it took is printed: on a machine with other work it says nothing.
+}
+
+#[test]
+fn the_command_of_each_condition_unfolds_and_folds_again() {
+    let Some(browser) = Browser::find() else { return };
+    for (name, rtts) in
+        [("few", &["20ms", "80ms"][..]), ("many", &["1ms", "2ms", "3ms", "4ms", "5ms"])]
+    {
+        let text = figures::sweep(rtts);
+        let page = page(&[Document::read("plan.jsonl", text).unwrap()]).unwrap();
+        let page = with_script(&page, include_str!("browser/unfolding.js"));
+        for (look, seen) in [
+            ("1280 px", browser.open_page(&format!("unfold-{name}"), &page, &[])),
+            ("400 px", browser.open_page_framed(&format!("unfold-{name}-phone"), &page, 400)),
+        ] {
+            let unfolded = &seen["unfolded"];
+            let texts: Vec<&str> =
+                unfolded["texts"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+            // A row of two controllers each, and their condition.
+            assert_eq!(texts.len(), 6 * rtts.len(), "{name}, {look}: {seen}");
+            assert_eq!(
+                texts[0],
+                format!(
+                    "cellpace compare --trace lte --rtt {} --queue codel --cc copa --cc cubic --seed 1",
+                    rtts[0]
+                )
+            );
+            assert_eq!(unfolded["wrong"], serde_json::json!([]), "{name}, {look}");
+            assert_eq!(seen["errors"], serde_json::json!([]), "{name}, {look}");
+            assert!(
+                seen["overflow"].as_i64().unwrap() <= 0,
+                "{name}, {look}: {}",
+                seen["overflow"]
+            );
+        }
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ const isFinite = (value) => typeof value === "number" && Number.isFinite(value);
 
 function tableOf(table) {
   const cells = (row) => [...row.children].map(words);
-  return { title: headingOf(table), header: seen("thead tr:last-child", table).flatMap(cells), rows: [...table.tBodies[0].rows].map(cells) };
+  return { title: headingOf(table), header: seen("thead tr:last-child", table).flatMap(cells), rows: [...table.tBodies[0].rows].filter((row) => !row.hidden).map(cells) };
 }
 
 /** Where a line of a distribution reaches 95 %. */

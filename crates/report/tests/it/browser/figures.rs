@@ -287,15 +287,15 @@ fn flows_that_share_a_link_have_the_same_figures_in_sentence_and_table() {
     assert_eq!(read.table("Results").cell(&apart.runs[0].cc, "Jain"), "–");
 }
 
-/// Runs of a plan of two RTTs and two queues.
-pub(super) fn sweep() -> String {
+/// Runs of a plan of these RTTs and two queues.
+pub(super) fn sweep(rtts: &[&str]) -> String {
     let rows = ["copa", "cubic"].iter().flat_map(|cc| {
-        ["20ms", "80ms"].iter().flat_map(move |rtt| {
+        rtts.iter().flat_map(move |rtt| {
             ["codel", "droptail"].iter().map(move |queue| {
                 let p95 = if *cc == "copa" { 30.0 } else { 400.0 } + rtt.len() as f64;
                 serde_json::json!({
-                    "schema": "cellpace.runs/1", "cc": cc, "trace": "lte", "seed": 1, "plan_rtt": rtt,
-                    "plan_queue": queue, "throughput_mbps": 5.0, "utilization": 0.8,
+                    "schema": "cellpace.runs/1", "cc": cc, "trace": "lte", "seed": 1, "plan_trace": "lte",
+                    "plan_rtt": rtt, "plan_queue": queue, "throughput_mbps": 5.0, "utilization": 0.8,
                     "queue_delay_ms_p50": p95 / 2.0, "queue_delay_ms_p95": p95, "packets": 99, "lost": 1,
                 })
             })
@@ -871,7 +871,7 @@ fn an_experiment_says_what_its_json_has() {
 #[test]
 fn a_sweep_says_what_its_runs_have() {
     let Some(browser) = Browser::find() else { return };
-    let text = sweep();
+    let text = sweep(&["20ms", "80ms"]);
     let read = browser.read("plan", &[document("plan.jsonl", &text)]);
     let table = read.table("Each condition");
     let runs = value(&text);
@@ -897,6 +897,28 @@ fn a_sweep_says_what_its_runs_have() {
     }
     assert!(read.headings.contains(&"copa: 95th percentile of the queue delay".to_owned()));
     assert!(read.sentences[0].contains("copa keeps 95 % of the packets below 34 ms at 80 %"));
+    assert!(
+        read.sentences[0].starts_with("Of 2 controllers, copa (1) has the best mean rank by delay")
+    );
+    let matrix = read.table("Controllers and conditions");
+    assert_eq!(
+        (matrix.rows.len(), &*matrix.header[1], &*matrix.rows[0][0]),
+        (2, "Mean rank", "copa")
+    );
+    assert_eq!(["copa", "cubic"].map(|cc| matrix.cell(cc, "Mean rank")), ["1.0", "2.0"]);
+    assert_eq!(matrix.cell("cubic", "rtt 80ms, droptail"), "404.0");
+    assert_eq!(read.table("Over all conditions").cell("cubic", "mean rank by delay"), "2");
+}
+
+#[test]
+fn a_matrix_of_many_conditions_stands_on_its_side() {
+    let Some(browser) = Browser::find() else { return };
+    let text = sweep(&["10ms", "20ms", "30ms", "40ms", "50ms"]);
+    let read = browser.read("conditions", &[document("plan.jsonl", &text)]);
+    let matrix = read.table("Controllers and conditions");
+    assert_eq!(matrix.header, ["Condition", "copa", "cubic"]);
+    assert_eq!((matrix.rows.len(), matrix.cell("Mean rank", "copa")), (12, "1.0"));
+    assert_eq!(matrix.cell("rtt 50ms, codel", "cubic"), "404.0");
 }
 
 #[test]

@@ -12,7 +12,7 @@ setTimeout(() => {
   const rows = [...document.querySelectorAll("main table tr")].filter((row) => row.getClientRects().length && !row.closest(".tip"));
   cellpace.paper = {
     parts: parts.length, cut: parts.filter(isCut).map((part) => part.closest("section")?.textContent.slice(0, 60) ?? part.outerHTML.slice(0, 60)),
-    last: [...new Set(rows.map((row) => row.lastElementChild.textContent.replaceAll(/\s/g, "")))],
+    last: [...new Set(rows.map((row) => [...row.children].findLast((cell) => cell.getClientRects().length).textContent.replaceAll(/\s/g, "")))],
   };
   document.documentElement.dataset.cellpace = JSON.stringify(cellpace);
 }, 100);
