@@ -1,15 +1,9 @@
-// Lines over the last five minutes. Points are dropped when they are older, drawing waits for the screen.
+// Charts of what goes on, drawn by the report's scripts. They take what is new when the screen is ready for it.
 
-import { clock } from "./format.js";
+import { LEAST_DELAY, drawChart, element, fillLegend, highest, known, lookPlaces, looks, one, recolour, updateChart } from "./report.js";
 
 const SHOWN_S = 300;
 const LEAST_S = 30;
-const PLOT_PX = 170;
-/** What a logarithmic axis shows for less, in ms. */
-const LEAST = 0.1;
-
-const style = () => getComputedStyle(document.documentElement);
-const colour = (name) => style().getPropertyValue(name).trim();
 
 const charts = new Set();
 let isDue = false;
@@ -27,56 +21,44 @@ function due() {
 }
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  for (const chart of charts) chart.make();
+  recolour();
+  for (const chart of charts) chart.forget();
 });
 
-export class LineChart {
-  #where;
-  #names;
-  #data;
-  #plot = null;
-  #marks = [];
-  #isNew = false;
-  #isLog;
+/** The places of the looks of these names. */
+export const placesOf = (names) => lookPlaces(names, looks.length);
 
-  /** One line for each of `names`. `isLog`: one outage does not flatten all else. */
-  constructor(where, names, { isLog = false } = {}) {
+/** A chart below its heading. A kind of it has `content()`: the chart as the report's scripts take it, but for its title. */
+class LiveChart {
+  #where;
+  #title;
+  #legend = element("div", { class: "legend", role: "group", "aria-label": "Lines shown" });
+  #entries = "";
+  #hidden = new Set();
+  #plot = null;
+  #isNew = false;
+
+  constructor(where) {
     this.#where = where;
-    this.#names = names;
-    this.#isLog = isLog;
-    this.clear();
+    this.#title = one("h2, h3", where.closest("figure")).firstChild.textContent.trim();
+    where.after(this.#legend);
     charts.add(this);
     new ResizeObserver(() => this.#resize()).observe(where);
   }
 
-  clear() {
-    this.#data = [[], ...this.#names.map(() => [])];
-    this.#marks = [];
-    this.#isNew = true;
-    due();
+  /** Draws anew what is shown. */
+  forget() {
+    this.#drop();
+    this.#entries = "";
+    this.renew();
   }
 
-  /** Points at `t` seconds; null where there is none. */
-  push(t, values) {
-    const times = this.#data[0];
-    if (times.length && t <= times.at(-1)) return;
-    times.push(t);
-    const shown = (value) => this.#isLog && value !== null && value !== undefined ? Math.max(value, LEAST) : value;
-    values.forEach((value, index) => this.#data[index + 1].push(shown(value)));
-    while (times[0] < t - SHOWN_S) this.#data.forEach((column) => column.shift());
-    while (this.#marks.length && this.#marks[0][0] < t - SHOWN_S) this.#marks.shift();
-    this.#isNew = true;
-    due();
-  }
-
-  /** A vertical line at `t` in the colour of a CSS variable. */
-  mark(t, name) {
-    this.#marks.push([t, name]);
-  }
-
-  make() {
+  #drop() {
     this.#plot?.destroy();
     this.#plot = null;
+  }
+
+  renew() {
     this.#isNew = true;
     due();
   }
@@ -88,114 +70,150 @@ export class LineChart {
 
   draw() {
     this.#isNew = false;
-    if (this.#plot) this.#plot.setData(this.#data);
-    else this.#plot = new uPlot(this.#options(), this.#data, this.#where);
+    const { lines, zoom, options, ...content } = this.content();
+    const all = lines.map((line, key) => ({ ...line, key, hidden: this.#hidden.has(key) }));
     // Of a line that has nothing there is no word either.
-    this.#data.slice(1).forEach((column, index) => {
-      const show = column.some((value) => value !== null && value !== undefined);
-      if (this.#plot.series[index + 1].show !== show) this.#plot.setSeries(index + 1, { show });
-    });
+    const chart = { title: this.#title, ...content, lines: all.filter(({ y }) => y.some(known)) };
+    this.#showLegend(chart.lines);
+    if (!chart.lines.length) return this.#drop();
+    if (this.#plot && updateChart(this.#plot, chart, zoom)) return;
+    this.#drop();
+    this.#plot = drawChart(this.#where, chart, { ...options, zoom });
   }
 
-  #size() {
-    return { width: this.#where.clientWidth, height: PLOT_PX };
+  #showLegend(lines) {
+    const entries = lines.filter(({ dots }) => !dots).map(({ look, name, key, area }) => [look, name, { key, form: area ? "area" : "lines" }]);
+    const text = JSON.stringify([entries, [...this.#hidden]]);
+    if (text === this.#entries) return;
+    this.#entries = text;
+    fillLegend(this.#legend, entries.length > 1 ? entries : [], this.#hidden, () => this.renew());
   }
 
   #resize() {
-    if (this.#where.clientWidth) this.#plot?.setSize(this.#size());
-    this.#isNew = true;
-    due();
+    const width = this.#where.clientWidth;
+    if (width && this.#plot) this.#plot.setSize({ width, height: this.#plot.height });
+    this.renew();
+  }
+}
+
+/** Charts that show the same stretch of time. */
+export class Together {
+  #charts = [];
+  zoom = null;
+
+  constructor(sync) {
+    this.sync = sync;
+  }
+
+  add(chart) {
+    this.#charts.push(chart);
+  }
+
+  /** Shows [from, to] in seconds, or everything again. */
+  zoomTo(zoom) {
+    if (String(zoom) === String(this.zoom)) return;
+    this.zoom = zoom;
+    for (const chart of this.#charts) chart.renew();
+  }
+}
+
+/** Lines over the last five minutes. Points are dropped when they are older. */
+export class TimeChart extends LiveChart {
+  #together;
+  #more;
+  #times = [];
+  #lines = new Map(); // by name
+  #events = new Map(); // by name
+
+  /** `more`: the `unit` and what else a chart has. */
+  constructor(where, together, more) {
+    super(where);
+    this.#together = together;
+    this.#more = more;
+    together.add(this);
+  }
+
+  clear() {
+    this.#times = [];
+    this.#lines.clear();
+    this.#events.clear();
+    this.#together.zoomTo(null);
+    this.forget();
+  }
+
+  /** Values at `t` seconds: of each line its name, its value or null, and what else it is: `area`, and `as` which controller it looks. */
+  push(t, values) {
+    if (t <= this.#times.at(-1)) return;
+    for (const [name, , more] of values) {
+      const line = this.#lines.get(name) ?? { name, y: this.#times.map(() => null) };
+      this.#lines.set(name, Object.assign(line, more));
+    }
+    this.#times.push(t);
+    const given = new Map(values);
+    for (const { name, y } of this.#lines.values()) y.push(given.get(name) ?? null);
+    while (this.#times[0] < t - SHOWN_S) [this.#times, ...[...this.#lines.values()].map(({ y }) => y)].forEach((column) => column.shift());
+    this.renew();
+  }
+
+  /** Something happened to the first line. */
+  happened(t, [sign, name]) {
+    const before = this.#events.get(name)?.at ?? [];
+    this.#events.set(name, { sign, name, at: [...before, t].filter((at) => at >= t - SHOWN_S) });
+  }
+
+  /** The number of each line's look, by its name. */
+  get looks() {
+    const lines = [...this.#lines.values()].filter(({ area }) => !area);
+    const places = placesOf(lines.map(({ as, name }) => as || name));
+    return new Map(lines.map(({ name }, at) => [name, places[at]]));
+  }
+
+  content() {
+    const { looks } = this;
+    const x = this.#times.slice();
+    const range = this.#range();
+    // What the reader zoomed to stays, until it is too old to be there.
+    if (this.#together.zoom?.[1] <= range[0]) this.#together.zoomTo(null);
+    const least = (value) => this.#more.log_y && known(value) ? Math.max(value, LEAST_DELAY) : value;
+    const lines = [...this.#lines.values()].map(({ name, area, y }) => ({ name, area, look: looks.get(name) ?? 0, x, y: y.map(least) }));
+    if (lines.length) lines[0].events = [...this.#events.values()];
+    const { sync, zoom } = this.#together;
+    const options = { sync, onZoom: (plot) => this.#zoomed(plot), onReset: () => this.#together.zoomTo(null) };
+    return { ...this.#more, lines, x_clock: true, x_range: range, least: LEAST_DELAY, zoom, options };
   }
 
   #range() {
-    const times = this.#data[0];
-    const last = times.at(-1) ?? 0;
-    const first = Math.max(times[0] ?? 0, last - SHOWN_S);
+    const last = this.#times.at(-1) ?? 0;
+    const first = this.#times[0] ?? 0;
     return [first, Math.max(last, first + LEAST_S)];
   }
 
-  #options() {
-    const axis = { stroke: colour("--soft"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { show: false } };
-    const line = (label, index) => ({
-      label, stroke: colour(`--c${index}`), width: 1.75, points: { show: false },
-      value: (_, value) => (value === null || value === undefined ? "" : value.toPrecision(3)),
-    });
-    return {
-      ...this.#size(),
-      scales: { x: { time: false, range: () => this.#range() }, y: this.#isLog ? { distr: 3, range: (_, low, high) => [Math.max(LEAST, low || 1) / 1.3, Math.max((high || 1) * 1.3, 10 * Math.max(LEAST, low || 1))] } : { range: (_, low, high) => [0, (high || 1) * 1.08] } },
-      axes: [
-        { ...axis, values: (_, splits) => splits.map(clock), size: 26 },
-        { ...axis, size: 46 },
-      ],
-      series: [{ label: "at", value: (_, value) => (value === null ? "" : clock(value)) }, ...this.#names.map(line)],
-      cursor: { drag: { x: false, y: false }, points: { size: 6 } },
-      legend: { live: true },
-      hooks: { drawClear: [(plot) => this.#drawMarks(plot)] },
-    };
-  }
-
-  #drawMarks(plot) {
-    const { ctx, bbox } = plot;
-    const [first] = this.#range();
-    ctx.save();
-    ctx.lineWidth = 1;
-    ctx.globalAlpha = 0.55;
-    for (const [t, name] of this.#marks) {
-      if (t < first) continue;
-      const x = Math.round(plot.valToPos(t, "x", true)) + 0.5;
-      ctx.strokeStyle = colour(name);
-      ctx.beginPath();
-      ctx.moveTo(x, bbox.top);
-      ctx.lineTo(x, bbox.top + bbox.height);
-      ctx.stroke();
-    }
-    ctx.restore();
+  #zoomed({ scales: { x: { min, max } }, chart: { x_range: [first, last] } }) {
+    this.#together.zoomTo(min <= first && max >= last ? null : [min, max]);
   }
 }
 
 /** Points and a curve: what a controller has learnt. */
-export class ProfileChart {
-  #where;
-  #plot = null;
+export class ProfileChart extends LiveChart {
+  #points = [];
+  #curve = [];
+  #controller = "";
 
-  constructor(where) {
-    this.#where = where;
+  show({ points, curve }, controller) {
+    [this.#points, this.#curve, this.#controller] = [points, curve, controller];
+    this.renew();
   }
 
   clear() {
-    this.#plot?.destroy();
-    this.#plot = null;
+    this.#points = this.#curve = [];
+    this.forget();
   }
 
-  show({ points, curve }) {
-    if (!this.#where.clientWidth || document.hidden) return;
-    const at = new Map();
-    const put = (list, index) => list.forEach(([x, y]) => {
-      const both = at.get(x) ?? [null, null];
-      both[index] = y;
-      at.set(x, both);
-    });
-    put(points, 0);
-    put(curve, 1);
-    const times = [...at.keys()].sort((a, b) => a - b);
-    const data = [times, times.map((x) => at.get(x)[0]), times.map((x) => at.get(x)[1])];
-    if (this.#plot) this.#plot.setData(data);
-    else this.#plot = new uPlot(this.#options(), data, this.#where);
-  }
-
-  #options() {
-    const axis = { stroke: colour("--soft"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { show: false } };
-    return {
-      width: this.#where.clientWidth,
-      height: PLOT_PX,
-      scales: { x: { time: false }, y: { range: (_, low, high) => [0, (high || 1) * 1.08] } },
-      axes: [{ ...axis, size: 26 }, { ...axis, size: 46 }],
-      series: [
-        { label: "window" },
-        { label: "measured", stroke: colour("--c0"), paths: () => null, points: { show: true, size: 4, fill: colour("--c0") } },
-        { label: "curve", stroke: colour("--c1"), width: 1.75, spanGaps: true, points: { show: false } },
-      ],
-      cursor: { drag: { x: false, y: false } },
-    };
+  content() {
+    const [look] = placesOf([this.#controller]);
+    const line = (pairs) => ({ look, x: pairs.map(([x]) => x), y: pairs.map(([, y]) => y) });
+    const most = (at) => highest([...this.#points, ...this.#curve].map((pair) => pair[at])) ?? 1;
+    const lines = [{ name: "measured", dots: true, ...line(this.#points) }, { name: "curve", ...line(this.#curve) }];
+    return { unit: "ms", x_label: "window [packets]", x_range: [0, 1.03 * most(0)], y_range: [0, 1.05 * most(1)], lines };
   }
 }

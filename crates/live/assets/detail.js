@@ -1,14 +1,15 @@
 // One connection: its window and RTT over time, what its controller holds and has decided.
 
-import { LineChart, ProfileChart } from "./charts.js";
-import { clock, element, known, one, setText, short, words } from "./format.js";
+import { ProfileChart, TimeChart, Together } from "./charts.js";
+import { setText, short, words } from "./format.js";
+import { EVENTS, clock, element, known, one } from "./report.js";
 
 const MAX_EVENTS = 100;
-const MARKS = { phase: "--c2", reduced: "--c1", timeout: "--c3", restart: "--c3", undone: "--c4", profile_refit: "--c5" };
 
 export class Detail {
-  #windows = new LineChart(one("#detail-window"), ["window", "in flight", "TCP's window"]);
-  #rtts = new LineChart(one("#detail-rtt"), ["RTT", "smallest"]);
+  #together = new Together("detail");
+  #windows = new TimeChart(one("#detail-window"), this.#together, { unit: "kB" });
+  #rtts = new TimeChart(one("#detail-rtt"), this.#together, { unit: "ms" });
   #profile = new ProfileChart(one("#detail-profile"));
   #columns = new Map();
   #values = new Map();
@@ -51,18 +52,20 @@ export class Detail {
     setText(one("#detail-title"), of("connection"));
     const kilobytes = (name) => (known(of(name)) ? of(name) / 1e3 : null);
     for (const [t, name] of data.events) {
-      if (!MARKS[name]) continue;
-      this.#windows.mark(t, MARKS[name]);
-      this.#rtts.mark(t, MARKS[name]);
+      // Losses are no decisions, and many.
+      if (!EVENTS[name] || name === "loss") continue;
+      this.#windows.happened(t, EVENTS[name]);
+      this.#rtts.happened(t, EVENTS[name]);
     }
-    this.#windows.push(data.t, [kilobytes("cwnd"), kilobytes("in_flight"), kilobytes("tcp_cwnd")]);
-    this.#rtts.push(data.t, [of("rtt") ?? null, of("min_rtt") ?? null]);
+    const own = { as: of("controller") };
+    this.#windows.push(data.t, [["window", kilobytes("cwnd"), own], ["in flight", kilobytes("in_flight")], ["TCP's window", kilobytes("tcp_cwnd")]]);
+    this.#rtts.push(data.t, [["RTT", of("rtt"), own], ["smallest", of("min_rtt")]]);
     this.#showValues(data.values);
     this.#showEvents(data.events);
     const profile = data.profile;
     if (profile && profile.points.length + profile.curve.length > 0) {
       one("#profile").hidden = false;
-      this.#profile.show(profile);
+      this.#profile.show(profile, of("controller") ?? "");
     }
   }
 

@@ -1,20 +1,11 @@
-// Numbers and elements. Text from outside becomes text, never markup.
+// Numbers as text. Text from outside becomes text, never markup.
 
-export const one = (selector) => document.querySelector(selector);
-
-export function element(tag, attributes, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
-}
+import { known } from "./report.js";
 
 /** Sets text only where it differs: what stays the same is not laid out again. */
 export function setText(of, text) {
   if (of.textContent !== text) of.textContent = text;
 }
-
-export const known = (value) => value !== null && value !== undefined;
 
 /** Three significant digits. */
 export function short(value) {
@@ -37,12 +28,6 @@ export function age(seconds) {
   if (seconds < 60) return `${seconds.toFixed(0)} s`;
   const minutes = Math.floor(seconds / 60);
   return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
-}
-
-/** Seconds since the command began as m:ss. */
-export function clock(seconds) {
-  const whole = Math.max(0, Math.floor(seconds));
-  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
 }
 
 export const words = (name) => name.replaceAll("_", " ");

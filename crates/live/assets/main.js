@@ -1,17 +1,21 @@
 // The live view: a stream of events becomes sums, charts, a table, and one connection opened.
 
-import { LineChart } from "./charts.js";
+import { TimeChart, Together } from "./charts.js";
 import { Detail } from "./detail.js";
-import { age, bytes, clock, element, known, one, setText, short } from "./format.js";
+import { age, bytes, setText, short } from "./format.js";
+import { clock, dot, element, known, one } from "./report.js";
 import { Stream } from "./stream.js";
 import { Table } from "./table.js";
 
 const token = new URLSearchParams(location.hash.slice(1)).get("k") ?? "";
-let hasEnded = false;
+let subject = "";
+let ended = ""; // when the command ended, in words
 
-const rates = new LineChart(one("#rate"), ["all connections", "capacity of the link"]);
-const delays = new LineChart(one("#delay"), ["queue, median", "queue, 95 %", "RTT, median"], { isLog: true });
-const waiting = new LineChart(one("#bytes"), ["in flight", "waiting for the controller"]);
+const together = new Together("all");
+const rates = new TimeChart(one("#rate"), together, { unit: "Mbit/s" });
+// One outage does not flatten all else.
+const delays = new TimeChart(one("#delay"), together, { unit: "ms", log_y: true });
+const waiting = new TimeChart(one("#bytes"), together, { unit: "MB" });
 const table = new Table({ onView: follow, onChoose: choose });
 const detail = new Detail(() => choose(null));
 const stream = new Stream(token, { event: take, state: setState });
@@ -38,12 +42,9 @@ function choose(id) {
   follow();
 }
 
-function setState(word, text) {
-  // Another command answers: it begins anew.
-  if (word === "again") return location.reload();
-  if (hasEnded) return;
+function setState(word, text = "") {
   one("#status").dataset.is = word;
-  setText(one("#status"), text);
+  setText(one("#status"), [ended, text].filter(Boolean).join("; "));
 }
 
 function take(name, data) {
@@ -56,7 +57,8 @@ function take(name, data) {
 }
 
 function hello(data) {
-  const title = `cellpace ${data.command} · ${data.subject}`;
+  subject = data.subject;
+  const title = `cellpace ${data.command} · ${subject}`;
   document.title = title;
   setText(one("#title"), title);
   setText(one("#command"), data.command_line);
@@ -71,17 +73,33 @@ function hello(data) {
 
 function update(data) {
   if (data.summary) {
-    showSums(data.t, data.summary);
     draw(data.t, data.summary);
+    showSums(data.t, data.summary);
   }
   table.update(data);
 }
 
-function draw(t, { rate_mbps, queue_ms, rtt_ms, in_flight_bytes, queued_bytes, capacity_mbps }) {
+function draw(t, { rate_mbps, queue_ms, rtt_ms, in_flight_bytes, queued_bytes, capacity_mbps, controllers = [] }) {
   shownUntil = Math.max(shownUntil, t);
-  rates.push(t, [rate_mbps, capacity_mbps ?? null]);
-  delays.push(t, [queue_ms?.p50 ?? null, queue_ms?.p95 ?? null, rtt_ms?.p50 ?? null]);
-  waiting.push(t, [in_flight_bytes / 1e6, queued_bytes / 1e6]);
+  arms = armsOf(controllers, rate_mbps);
+  // Where all connections have one controller, they look like it.
+  const as = arms.length ? "" : subject;
+  rates.push(t, [["capacity of the link", capacity_mbps, { area: true }], ["all connections", rate_mbps, { as }], ...arms.map(({ name, rate }) => [name, rate])]);
+  delays.push(t, [["queue, median", queue_ms?.p50], ["queue, 95 %", queue_ms?.p95], ["RTT, median", rtt_ms?.p50]]);
+  waiting.push(t, [["in flight", in_flight_bytes / 1e6], ["waiting for the controller", queued_bytes / 1e6]]);
+}
+
+let arms = [];
+let delivered = new Map(); // bytes, by controller, up to the moment before
+
+/** Several controllers, the arms of an experiment: their sums, and what each has of the rate of all. */
+function armsOf(controllers, sum) {
+  const since = ({ controller, delivered_bytes: bytes }) => bytes - (delivered.get(controller) ?? 0);
+  const all = controllers.reduce((bytes, each) => bytes + since(each), 0);
+  const isKnown = known(sum) && delivered.size > 0;
+  const found = controllers.map((each) => ({ ...each, name: each.controller || "none", rate: isKnown ? sum * since(each) / Math.max(1, all) : null }));
+  delivered = new Map(controllers.map(({ controller, delivered_bytes: bytes }) => [controller, bytes]));
+  return found;
 }
 
 const SUMS = [
@@ -102,23 +120,16 @@ function showSums(t, summary) {
       element("div", { title: help }, element("dt", {}, title), sums[index])));
   }
   SUMS.forEach(([, text], index) => setText(sums[index], text(summary, t)));
-  showControllers(t, summary.controllers ?? []);
+  showArms();
 }
 
-let before = { t: 0, delivered: new Map() };
-
-/** Where connections have different controllers, what each of these got: the arms of an experiment. */
-function showControllers(t, all) {
-  one("#arms").hidden = all.length < 2;
-  if (all.length < 2) return;
-  const rate = ({ controller, delivered_bytes: bytes }) => {
-    const last = before.delivered.get(controller);
-    return known(last) && t > before.t ? `${short((bytes - last) * 8e-6 / (t - before.t))} Mbit/s` : "–";
-  };
-  const row = (arm) => element("tr", {}, element("th", { scope: "row", class: "name" }, arm.controller || "none"),
-    ...[arm.open, arm.total, rate(arm), bytes(arm.delivered_bytes), arm.lost].map((value) => element("td", {}, String(value))));
-  one("#arms tbody").replaceChildren(...all.map(row));
-  before = { t, delivered: new Map(all.map(({ controller, delivered_bytes: bytes }) => [controller, bytes])) };
+/** Where connections have different controllers, what each of these got. */
+function showArms() {
+  one("#arms").hidden = !arms.length;
+  const { looks } = rates;
+  const row = ({ name, open, total, rate, delivered_bytes: delivered, lost }) => element("tr", {}, element("th", { scope: "row", class: "name" }, dot(looks.get(name) ?? 0), name),
+    ...[open, total, known(rate) ? `${short(rate)} Mbit/s` : "–", bytes(delivered), lost].map((value) => element("td", {}, String(value))));
+  one("#arms tbody").replaceChildren(...arms.map(row));
 }
 
 const MOST_ENDED = 50;
@@ -132,8 +143,8 @@ function showEnded({ t, connection, outcome, delivered_bytes: delivered, lost })
 }
 
 function end(data) {
-  setState("ended", `ended after ${age(data.t)}; this page shows what follows at the same link`);
-  hasEnded = true;
+  ended = `ended after ${age(data.t)}`;
+  setState("ended");
   showSums(data.t, data.summary);
 }
 

@@ -1,7 +1,7 @@
 // The stream of events. `fetch` and not EventSource: the token goes in a field, and so into no address.
 
 const RETRY_MS = 1000;
-/** After the end of a command another one may begin at the same address. */
+/** After the end of a command another one, with another link, may begin at the same address. */
 const ENDED_MS = 5000;
 const BUSY_MS = 5000;
 
@@ -46,9 +46,9 @@ export class Stream {
     if (this.#last !== null) headers["Last-Event-ID"] = this.#last;
     const answer = await fetch(`/api/events?${query}`, { headers, signal, cache: "no-store" });
     if (answer.status === 401) {
-      // What has ended stays on the page; another command has another link.
-      if (this.#hasEnded) return ENDED_MS;
-      this.#on.state("lost", "this link is not valid (any more): open the one that was printed last");
+      // What has ended stays on the page.
+      if (this.#hasEnded) this.#on.state("ended", "another command runs here now: open the link that it printed");
+      else this.#on.state("lost", "this link is not valid (any more): open the one that was printed last");
       return null;
     }
     if (answer.status === 503) {
@@ -56,12 +56,7 @@ export class Stream {
       return BUSY_MS;
     }
     if (!answer.ok) throw new Error(answer.statusText);
-    if (this.#hasEnded) {
-      this.#hasEnded = false;
-      this.#last = null;
-      this.#on.state("again", "");
-    }
-    this.#on.state("live", "live");
+    if (!this.#hasEnded) this.#on.state("live", "live");
     await this.#read(answer.body.pipeThrough(new TextDecoderStream()).getReader(), signal);
     return RETRY_MS;
   }

@@ -1,7 +1,8 @@
 // The table of connections. The server sorts and searches and sends the rows around those in sight; only
 // rows in sight are elements.
 
-import { age, bytes, element, known, one, setText, short, words } from "./format.js";
+import { age, bytes, setText, short, words } from "./format.js";
+import { element, known, one } from "./report.js";
 
 const ROW_PX = 28;
 const AROUND = 40;

@@ -46,8 +46,15 @@ impl History {
 /// The part of the sums that the charts show.
 fn charted(summary: &Summary) -> Value {
     let mut all = summary.to_json();
-    let fields =
-        ["rate_mbps", "rtt_ms", "queue_ms", "in_flight_bytes", "queued_bytes", "capacity_mbps"];
+    let fields = [
+        "rate_mbps",
+        "rtt_ms",
+        "queue_ms",
+        "in_flight_bytes",
+        "queued_bytes",
+        "capacity_mbps",
+        "controllers",
+    ];
     fields.into_iter().map(|field| (field.to_owned(), all[field].take())).collect()
 }
 

@@ -11,6 +11,7 @@ pub(crate) fn file(path: &str) -> Option<(&'static str, String)> {
         "/" => ("text/html; charset=utf-8", text(include_str!("../assets/live.html"))),
         "/live.css" => (STYLE, page_basis::style() + include_str!("../assets/live.css")),
         "/uplot.js" => (SCRIPT, page_basis::uplot()),
+        "/report.js" => (SCRIPT, page_basis::charts()),
         "/main.js" => (SCRIPT, text(include_str!("../assets/main.js"))),
         "/stream.js" => (SCRIPT, text(include_str!("../assets/stream.js"))),
         "/table.js" => (SCRIPT, text(include_str!("../assets/table.js"))),
@@ -25,7 +26,7 @@ pub(crate) fn file(path: &str) -> Option<(&'static str, String)> {
 mod tests {
     use super::*;
 
-    const FILES: [&str; 9] = [
+    const FILES: [&str; 10] = [
         "/",
         "/live.css",
         "/uplot.js",
@@ -33,6 +34,7 @@ mod tests {
         "/stream.js",
         "/table.js",
         "/charts.js",
+        "/report.js",
         "/detail.js",
         "/format.js",
     ];
@@ -41,6 +43,8 @@ mod tests {
     fn what_the_files_name_is_there_and_nothing_comes_from_elsewhere() {
         for path in FILES {
             let (_, content) = file(path).unwrap();
+            // A name of the language, which no browser opens.
+            let content = content.replace("http://www.w3.org/2000/svg", "");
             if path == "/uplot.js" {
                 continue;
             }

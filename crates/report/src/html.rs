@@ -23,16 +23,19 @@ use crate::{Comparison, ReportError, SCHEMA, comparisons, palette};
 
 const TEMPLATE: &str = include_str!("../assets/page.html");
 pub(crate) const STYLE: &str = include_str!("../assets/page.css");
-/// The script of the page: plain files, each using those before it.
-const SCRIPTS: [&str; 25] = [
+/// What draws a chart: plain files, each using those before it.
+pub(crate) const CHARTS: [&str; 6] = [
     include_str!("../assets/page/numbers.js"),
     include_str!("../assets/page/plot.js"),
     include_str!("../assets/page/axes.js"),
     include_str!("../assets/page/dom.js"),
-    LOOKS,
+    include_str!("../assets/page/looks.js"),
+    include_str!("../assets/page/chart.js"),
+];
+/// The rest of the page's script.
+const SCRIPTS: [&str; 19] = [
     include_str!("../assets/page/save.js"),
     include_str!("../assets/page/card.js"),
-    include_str!("../assets/page/chart.js"),
     include_str!("../assets/page/heatmap.js"),
     include_str!("../assets/page/embed.js"),
     include_str!("../assets/page/sequence.js"),
@@ -53,8 +56,6 @@ const SCRIPTS: [&str; 25] = [
 ];
 /// Looks of different colours and dashes.
 pub(crate) const MAX_LOOKS: usize = 56;
-/// Which look a controller has.
-pub(crate) const LOOKS: &str = include_str!("../assets/page/looks.js");
 
 pub(crate) const UPLOT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
 pub(crate) const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
@@ -325,7 +326,14 @@ impl Whole {
                 ("data", &data),
                 ("sections", &crate::json::embeddable(&self.drawn())),
                 ("uplot", UPLOT),
-                ("script", &format!("\"use strict\";\n(() => {{\n{}}})();\n", script())),
+                (
+                    "script",
+                    &format!(
+                        "\"use strict\";\n(() => {{\n{}{}}})();\n",
+                        script(&CHARTS),
+                        script(&SCRIPTS)
+                    ),
+                ),
             ],
         )
     }
@@ -439,11 +447,11 @@ fn short_names(documents: &[Document]) -> Vec<String> {
     }
 }
 
-/// The script without the lines that only explain it, and without indentation: no text of it has several lines.
-fn script() -> String {
+/// Scripts without the lines that only explain them, and without indentation: no text of them has several lines.
+pub(crate) fn script(files: &[&str]) -> String {
     let is_comment =
         |line: &str| line.starts_with("//") || (line.starts_with("/**") && line.ends_with("*/"));
-    let lines = SCRIPTS.iter().flat_map(|file| file.lines()).map(str::trim_start);
+    let lines = files.iter().flat_map(|file| file.lines()).map(str::trim_start);
     lines.filter(|line| !line.is_empty() && !is_comment(line)).fold(
         String::new(),
         |mut script, line| {

@@ -1,7 +1,10 @@
-//! What pages of other crates share with the report: colours, style and the library of charts.
+//! What pages of other crates share with the report: colours, style, and what draws charts.
 
 use crate::html;
 use crate::page::looks_json;
+
+/// What a page that draws charts takes from [`charts`].
+const EXPORTS: &str = "EVENTS, LEAST_DELAY, clock, dot, drawChart, element, fillLegend, highest, known, lookPlaces, looks, one, recolour, updateChart";
 
 /// uPlot 1.6.32 with its licence, as a script that defines `uPlot`.
 pub fn uplot() -> String {
@@ -14,10 +17,14 @@ pub fn style() -> String {
     format!("{}\n{}\n{}\n", html::UPLOT_STYLE, html::palette_css(), html::STYLE)
 }
 
-/// A script module with the look of each controller: `lookOf(name)` has the number of its colour and the outline of
-/// its mark, of radius 1.
-pub fn looks() -> String {
+/// The scripts that draw the report's charts, as a module: `drawChart` and `updateChart` with what
+/// they need, the looks of controllers among it. A page loads [`uplot`] before it, and calls
+/// `recolour()` before it draws in other colours, light or dark.
+pub fn charts() -> String {
+    let scripts = html::script(&html::CHARTS);
     let all = looks_json(html::MAX_LOOKS);
-    let export = "export const lookOf = (name) => all[lookPlaces([name], all.length)[0]];";
-    format!("const all = {all};\n{}\n{export}\n", html::LOOKS)
+    format!(
+        "{scripts}looks = {all};\nfunction recolour() {{ colours = pageColours(); }}\nrecolour();\n\
+         export {{ {EXPORTS} }};\n"
+    )
 }

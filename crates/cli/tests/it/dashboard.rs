@@ -3,11 +3,10 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
 
 use crate::program;
 use crate::program::dashboard::{Dashboard, Events};
-use crate::program::guinea::{Guinea, PATIENCE, can_run, connect, data, read_all};
+use crate::program::guinea::{Guinea, can_run, connect, data, read_all};
 use crate::program::{Folder, signal};
 use serde_json::Value;
 
@@ -140,18 +139,8 @@ fn a_link_shows_its_flows_in_both_directions() {
     let mut command = folder.command(args.into_iter().chain(["--", "sh", "-c", script]));
     let mut child =
         command.stderr(fs::File::create(folder.path("stderr")).unwrap()).spawn().unwrap();
-    let start = Instant::now();
-    let dashboard = loop {
-        let said = fs::read_to_string(folder.path("stderr")).unwrap();
-        if let Some(status) = child.try_wait().unwrap() {
-            assert!(!status.success(), "{said}");
-            return cellpace_testing::skip("no emulated link here");
-        }
-        if said.contains("live view at ") {
-            break Dashboard::of(&folder.path("stderr"));
-        }
-        assert!(start.elapsed() < PATIENCE, "{said}");
-        std::thread::sleep(Duration::from_millis(10));
+    let Some(dashboard) = Dashboard::behind_link(&mut child, &folder.path("stderr")) else {
+        return;
     };
     dashboard.serves_everything("link");
     let mut events = Events::of(&dashboard, "sort=delivered");

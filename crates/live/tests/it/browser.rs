@@ -92,11 +92,34 @@ impl Browser {
         let size =
             json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", size);
-        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
-        self.call("Emulation.setEmulatedMedia", json!({ "features": features }));
+        self.prefer(scheme);
         let watch = "window.long = []; new PerformanceObserver((list) => list.getEntries()\
                      .forEach((entry) => window.long.push(entry.duration))).observe({ type: 'longtask' })";
         self.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": watch }));
+    }
+
+    /// `light` or `dark`.
+    fn prefer(&mut self, scheme: &str) {
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        self.call("Emulation.setEmulatedMedia", json!({ "features": features }));
+    }
+
+    fn press(&mut self, key: &str) {
+        for kind in ["keyDown", "keyUp"] {
+            self.call("Input.dispatchKeyEvent", json!({ "type": kind, "key": key }));
+        }
+    }
+
+    /// `mousePressed`, `mouseMoved` or `mouseReleased` at a share of the width of a chart.
+    fn mouse(&mut self, kind: &str, chart: &str, share: f64) {
+        let at = self.evaluate(&format!(
+            "(({{ left, width, top, height }}) => [left + {share} * width, top + height / 2])\
+             (document.querySelector('{chart} .u-over').getBoundingClientRect())"
+        ));
+        let button = if kind == "mouseMoved" { "none" } else { "left" };
+        let event =
+            json!({ "type": kind, "x": at[0], "y": at[1], "button": button, "clickCount": 1 });
+        self.call("Input.dispatchMouseEvent", event);
     }
 
     fn call(&mut self, method: &str, params: Value) -> Value {
@@ -359,10 +382,9 @@ fn rows_stay_under_the_pointer_and_what_has_ended_is_listed() {
         "document.querySelector('#scroll').dispatchEvent(new PointerEvent('pointerleave'))",
     );
     browser.becomes(&format!("{first}.endsWith(':10039')"));
-    let legend = "document.querySelector('#rate .u-legend')";
-    browser.becomes(&format!(
-        "[...{legend}.querySelectorAll('.u-series:not(.u-off)')].at(-1).textContent.startsWith('capacity of the link')"
-    ));
+    let capacity = "document.querySelector('#rate').plot?.chart.lines.find(({ area }) => area)";
+    browser.becomes(&format!("{capacity}?.y.at(-1) === 12"));
+    browser.becomes(&format!("{}.includes('capacity of the link')", legend("#rate")));
     // Another link pasted into the same tab is opened.
     let other = Scene::start(2);
     let (_, key) =
@@ -393,7 +415,122 @@ fn controllers_are_summed_where_there_are_several() {
     browser.becomes(&format!("{cells}[0][0] === 'copa' && {cells}[0][1] === '6'"));
     browser.becomes(&format!("{cells}[1][0] === 'verus' && {cells}[1][4] === '5.00 MB'"));
     browser.becomes("document.querySelector('[data-column=controller]').hidden === false");
+    // What a report has for them: verus is the first, copa the second.
+    let looks: Value = serde_json::from_str(&cellpace_report::looks_json(2)).unwrap();
+    for (name, place) in [("verus", 0), ("copa", 1)] {
+        let outline = &looks[place]["outline"];
+        let colour = format!(
+            "getComputedStyle(document.documentElement).getPropertyValue('--c{}')",
+            looks[place]["colour"]
+        );
+        for parts in ["#arms tbody th", "#rate + .legend button"] {
+            let part = format!(
+                "[...document.querySelectorAll('{parts}')].find((part) => part.textContent === '{name}')"
+            );
+            browser.becomes(&format!("{part} !== undefined"));
+            let mark = browser.evaluate(&format!(
+                "(({{ attributes: {{ d, fill }} }}) => [d.value, fill.value])({part}.querySelector('path'))"
+            ));
+            assert_eq!(mark, json!([outline, browser.evaluate(&colour)]), "{name} in {parts}");
+        }
+        browser.becomes(&format!(
+            "document.querySelector('#rate').plot.chart.lines.find((line) => line.name === '{name}').look === {place}"
+        ));
+    }
+    let arms =
+        "document.querySelector('#rate').plot.chart.lines.slice(-2).map(({ y }) => y.at(-1))";
+    browser.becomes(&format!("{arms}[0] > 0 && {arms}[1] === 0"));
     browser.ends_without_complaint();
+}
+
+/// Names of the lines that a chart's legend has.
+fn legend(chart: &str) -> String {
+    format!(
+        "[...document.querySelectorAll('{chart} + .legend button')].map(({{ title }}) => title)"
+    )
+}
+
+/// Waits until a chart over time has three more values.
+fn three_more(browser: &mut Browser, chart: &str) {
+    let last = format!("document.querySelector('{chart}').plot.data[0].at(-1)");
+    let now = browser.evaluate(&last);
+    browser.becomes(&format!("{last} > {now} + 1.2"));
+}
+
+#[test]
+fn charts_are_read_by_keys_and_pointer_and_zoomed_while_values_come() {
+    for (scheme, other) in [("light", "dark"), ("dark", "light")] {
+        let Some(mut browser) = Browser::start(1280, 1500, scheme) else { return };
+        let scene = Scene::start(6);
+        browser.open(&scene.link());
+        let (plot, tip) =
+            ("document.querySelector('#rate').plot", "document.querySelector('#rate .tip')");
+        browser.becomes(&format!("{plot}?.data[0].length > 4"));
+        let described = browser.evaluate(
+            "[...document.querySelectorAll('.charts .chart')].slice(0, 3).map((chart) => \
+                       [chart.tabIndex, chart.role, chart.ariaLabel.split(',')[0]])",
+        );
+        let titles = ["Throughput", "Delay", "Where bytes are"];
+        assert_eq!(described, json!(titles.map(|title| json!([0, "application", title]))));
+
+        browser.evaluate("document.querySelector('#rate').focus()");
+        browser.press("End");
+        browser.press("Home");
+        browser.press("ArrowRight");
+        let said = browser.evaluate("document.querySelector('#spoken').textContent");
+        let said = said.as_str().unwrap();
+        assert!(said.contains("Mbit/s") && said.contains("all connections"), "{said}");
+        let is_shown = format!(
+            "{tip}.style.display === 'block' && {tip}.textContent.includes('all connections')"
+        );
+        assert_eq!(browser.evaluate(&is_shown), true);
+        three_more(&mut browser, "#rate");
+        assert_eq!(browser.evaluate(&is_shown), true, "what is read stays in sight");
+
+        // All charts together, and what comes is drawn outside.
+        browser.press("+");
+        let spans = "['#rate', '#delay', '#bytes'].map((chart) => document.querySelector(chart).plot.scales.x).map(({ min, max }) => `${min} ${max}`)";
+        browser.becomes(&format!(
+            "new Set({spans}).size === 1 && {plot}.scales.x.max - {plot}.scales.x.min < 20"
+        ));
+        let zoomed = browser.evaluate(spans);
+        three_more(&mut browser, "#rate");
+        assert_eq!(browser.evaluate(spans), zoomed, "values that come leave the zoom");
+        assert_eq!(browser.evaluate(&is_shown), true);
+        browser.press("Escape");
+        browser.becomes(&format!(
+            "new Set({spans}).size === 1 && {plot}.scales.x.max - {plot}.scales.x.min >= 30"
+        ));
+
+        // The pointer stays, and what it points at moves.
+        browser.mouse("mouseMoved", "#delay", 0.05);
+        let pointed = "document.querySelector('#delay .tip')";
+        browser.becomes(&format!("{pointed}.style.display === 'block'"));
+        three_more(&mut browser, "#delay");
+        assert_eq!(browser.evaluate(&format!("{pointed}.style.display")), "block");
+        browser.mouse("mousePressed", "#delay", 0.02);
+        browser.mouse("mouseMoved", "#delay", 0.1);
+        three_more(&mut browser, "#delay");
+        browser.mouse("mouseReleased", "#delay", 0.1);
+        browser.becomes(&format!(
+            "new Set({spans}).size === 1 && {plot}.scales.x.max - {plot}.scales.x.min < 10"
+        ));
+
+        // The window has the colour of its controller, in the other scheme, too.
+        browser.evaluate(&format!("{ROWS}[0].click()"));
+        let window = "document.querySelector('#detail-window').plot";
+        browser.becomes(&format!("{window}?.chart.lines[0].events.length > 0"));
+        let stroke = format!("{window}?.series[1].stroke({window}, 1)");
+        let own = "getComputedStyle(document.documentElement).getPropertyValue('--c1')";
+        assert_eq!(browser.evaluate(&stroke), browser.evaluate(own));
+        let before = browser.evaluate(own);
+        browser.prefer(other);
+        browser.becomes(&format!("{stroke} === {own}"));
+        assert_ne!(browser.evaluate(own), before);
+        browser.evaluate("document.querySelector('#detail-window + .legend button').click()");
+        browser.becomes(&format!("{window}?.chart.lines[0].hidden === true"));
+        browser.ends_without_complaint();
+    }
 }
 
 fn search(browser: &mut Browser, text: &str) {
@@ -410,9 +547,18 @@ fn the_page_says_when_the_command_has_ended_and_when_its_link_is_wrong() {
     let mut scene = Scene::start(3);
     browser.open(&scene.link());
     browser.becomes(&format!("{ROWS}.length === 3"));
+    let address = scene.server.as_ref().unwrap().address();
     scene.server.take().unwrap().finish();
     browser.becomes("document.querySelector('#status').dataset.is === 'ended'");
     assert_eq!(browser.evaluate(&format!("{ROWS}.length")), 3, "what it showed stays");
+    let said = "document.querySelector('#status').textContent";
+    assert!(browser.evaluate(said).as_str().unwrap().starts_with("ended after "));
+    let next = LiveServer::start(address, LiveConnections::new(LiveAbout::default()), None);
+    browser.becomes(&format!(
+        "{said}.startsWith('ended after ') && {said}.includes('; another command runs here now')"
+    ));
+    assert_eq!(browser.evaluate(&format!("{ROWS}.length")), 3);
+    next.unwrap().finish();
     let scene = Scene::start(3);
     let (address, _) =
         scene.link().split_once("#k=").map(|(at, key)| (at.to_owned(), key.len())).unwrap();

@@ -1,11 +1,10 @@
 // Draws every chart that moves with its reader: of comparisons and of all other results, from one description. still.js
 // draws the same description as SVG.
 //
-// A chart has a `title`, the `unit` of its values, an `x_label` or `x_unit`, a `form`, `log_x`, `log_y`, `x_range`, `y_range`, `least`
-// (what a logarithmic axis shows for zero), `names` of places, `marks` ({ at, words }), and `lines`: `name`, `x`, `y`; where there
-// are any `look`, `area`, `hollow`, `spread`, `hidden`, `pale`, `strong`, `own` (what the tip tells) and `events`. `bands` are pairs of
-// lines with colour between them.
-
+// A chart has a `title`, the `unit` of its values, an `x_label` or `x_unit` (`x_clock`: seconds are shown as m:ss), a `form`, `log_x`, `log_y`,
+// `x_range`, `y_range`, `least` (what a logarithmic axis shows for zero), `names` of places, `marks` ({ at, words }), and `lines`: `name`,
+// `x`, `y`; where there are any `look`, `area`, `hollow`, `dots`, `spread`, `hidden`, `pale`, `strong`, `own` (what the tip tells) and
+// `events`. `bands` are pairs of lines with colour between them.
 
 /** Draws `chart` into `where`, which has its height. Charts with the same `sync` are zoomed together. `opens` gets the line that a reader
     clicks at, or has the cursor at and presses Enter, and the place. */
@@ -43,7 +42,10 @@ function drawChart(where, chart, { sync, zoom, onZoom, onReset, opens, draw = []
   if (opens) byClick(plot);
   where.plot = plot;
   where.onkeydown = byKey;
-  where.onblur = () => where.plot.setCursor({ left: -10, top: -10 });
+  where.onblur = () => {
+    where.plot.showsTip = false;
+    where.plot.setCursor({ left: -10, top: -10 });
+  };
   return plot;
 }
 
@@ -74,7 +76,6 @@ function byKey(event) {
   const place = { ...at, ...places[event.key] };
   u.showsTip = true;
   u.setCursor({ left: Math.min(Math.max(place.left, 0), width), top: Math.min(Math.max(place.top, 0), height) });
-  u.showsTip = false;
   const found = u.reads(u);
   if (found) announce([found[0], ...found[1].map(([, name, value]) => `${name} ${value}`)].join(", "));
 }
@@ -128,12 +129,19 @@ function announce(words) {
 
 const columnsOf = ({ lines }) => uPlot.join(lines.map(({ x, y }) => [x, y]));
 
-/** Gives a plot new values, which is faster than drawing it anew. False where more than its values and ranges is new. */
-function updateChart(plot, chart) {
+/** Gives a plot new values, which is faster than drawing it anew, and shows all of them or the part `zoom`. The cursor stays, and the tip tells what
+    is there now. False where more than its values and ranges is new. */
+function updateChart(plot, chart, zoom) {
   if (fixedOf(plot.chart) !== fixedOf(chart)) return false;
+  const where = plot.root.parentElement;
   plot.chart = chart;
-  plot.setData(columnsOf(chart));
-  plot.root.parentElement.setAttribute("aria-label", described(chart));
+  plot.setData(columnsOf(chart), !zoom);
+  if (zoom) {
+    plot.setScale("x", { min: zoom[0], max: zoom[1] });
+    if (plot.cursor.left >= 0) plot.setCursor(plot.cursor, true, false);
+  }
+  // A screen reader would say each new one of the chart that it is at.
+  if (document.activeElement !== where) where.setAttribute("aria-label", described(chart));
   return true;
 }
 
@@ -157,6 +165,7 @@ function seriesOf(form, line, at) {
   const own = colour(at);
   const all = { label: line.name, stroke: line.pale ? own + "40" : own, width: line.strong ? 2.5 : 1.6, show: !line.hidden, spanGaps: false };
   if (line.area) return { ...all, stroke: colours.edge, fill: colours.area, width: 1, points: { show: false }, paths: wholeBins };
+  if (line.dots) return { ...all, paths: () => null, points: { show: true, size: 3.2, width: 0, fill: colours.soft } };
   // What another source prints.
   if (line.hollow) return { ...all, paths: () => null, points: { show: true, size: 9, width: 2, fill: colours.ground } };
   return { ...all, ...form.of(own, at) };
@@ -172,9 +181,13 @@ function valueScale(chart) {
   return { distr: chart.log_y ? 3 : 1, log: 10, range: (u, low, high) => valueRange(u.chart ?? chart, low, high) };
 }
 
-function placeAxis({ names, x_label: label, x_unit: unit, log_x: isLog }, width) {
+/** Steps of an axis that shows m:ss, in seconds. */
+const CLOCK_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600];
+
+function placeAxis({ names, x_label: label, x_unit: unit, x_clock: isClock, log_x: isLog }, width) {
   const below = label ? { label, labelSize: 20 } : {};
   if (names) return axis({ size: 30, ...below, ...named(names) });
+  if (isClock) return axis({ space: 60, size: 30, ...below, incrs: CLOCK_STEPS, values: (u, ticks) => ticks.map(clock) });
   const splits = isLog ? { splits: (u) => logTicks(u.scales.x.min, u.scales.x.max, width / 70), filter: (u, ticks) => ticks } : {};
   const last = (ticks, i) => unit && i === ticks.length - 1 ? ` ${unit}` : "";
   return axis({ space: 60, size: 30, ...below, ...splits, values: (u, ticks) => ticks.map((tick, i) => `${+tick.toPrecision(6)}${last(ticks, i)}`) });
@@ -247,7 +260,7 @@ function markLines(u, lines) {
     return nearestKnown(u.data[k + 1], u.valToIdx(at), Math.max(1, xs.length / count / 3));
   };
   clipped(u, () => lines.forEach((line, k) => {
-    if (line.hidden || line.pale || line.area || line.hollow) return;
+    if (line.hidden || line.pale || line.area || line.hollow || line.dots) return;
     for (let i = 0; i < count; i++) {
       const found = place(k, i);
       if (found < 0 || xs[found] < min || xs[found] > max) continue;
@@ -369,7 +382,7 @@ function tip(fill) {
 }
 
 /** What the tip tells: the place, and the value of each line there with its events. */
-function valuesAt({ lines, unit, names, x_unit: xUnit, x_label: label }) {
+function valuesAt({ lines, unit, names, x_unit: xUnit, x_clock: isClock, x_label: label }) {
   return (u) => {
     const place = u.cursor.idx;
     if (!known(place)) return null;
@@ -379,15 +392,17 @@ function valuesAt({ lines, unit, names, x_unit: xUnit, x_label: label }) {
       const value = (line.own ?? u.data[k + 1])[place];
       const happened = (line.events ?? []).filter((event) => event.at.some((time) => Math.abs(time - at) <= half)).map((event) => event.name);
       if (line.hidden || (!known(value) && !happened.length)) return [];
-      return [[line.area ? [] : [dot(line.look ?? k)], line.name, [brief(value), ...happened].filter(Boolean).join(", ")]];
+      return [[line.area || line.dots ? [] : [dot(line.look ?? k)], line.name, [brief(value), ...happened].filter(Boolean).join(", ")]];
     });
-    const where = names ? names[at] : xUnit ? `${+at.toPrecision(5)} ${xUnit}` : `${label} ${+at.toPrecision(5)}`;
+    const where = names ? names[at] : isClock ? clock(at) : xUnit ? `${+at.toPrecision(5)} ${xUnit}` : `${label} ${+at.toPrecision(5)}`;
     return rows.length ? [unit ? `${where}, in ${unit}` : where, rows] : null;
   };
 }
 
 /** The chart in words, for those who do not see it. */
-function described({ title, unit, lines, form, x_unit: xUnit, x_label: label, marks = [] }) {
+function described({ title, unit, lines, form, x_unit: xUnit, x_clock: isClock, x_label: label, marks = [] }) {
+  const times = (all) => isClock ? all.map(clock).join(", ") : all.map(brief).join(", ");
+  const inSeconds = isClock ? "" : " s";
   const line = ({ name, x, own, y, hidden, events = [] }) => {
     const values = (own ?? y).filter(known);
     if (hidden || !values.length) return [];
@@ -395,8 +410,8 @@ function described({ title, unit, lines, form, x_unit: xUnit, x_label: label, ma
     if (form === "scatter") return [x.map((place, i) => `${name} ${brief(y[i])} at ${brief(place)}`).join(", ")];
     if (form === "cdf") return [`${name} ${[50, 95].map((share) => `${share} % below ${brief(x[y.findIndex((value) => value >= share)])}`).join(", ")} ${xUnit ?? label ?? ""}`.trim()];
     const range = `${name} from ${brief(lowest(values))} to ${brief(highest(values))}`;
-    return [range + events.map(({ name: what, at }) => `, ${what} at ${at.slice(0, 8).map(brief).join(", ")}${at.length > 8 ? " and later" : ""} s`).join("")];
+    return [range + events.map(({ name: what, at }) => `, ${what} at ${times(at.slice(0, 8))}${at.length > 8 ? " and later" : ""}${inSeconds}`).join("")];
   };
-  const happened = marks.map(({ at, words }) => `${words} at ${brief(at)} s`);
+  const happened = marks.map(({ at, words }) => `${words} at ${times([at])}${inSeconds}`);
   return `${title}${unit ? `, ${unit}` : ""}: ${[...lines.flatMap(line), ...happened].join("; ")}`;
 }

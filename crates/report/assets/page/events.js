@@ -1,10 +1,5 @@
 // What happened to controllers and what they decided, as signs on the charts over time.
 
-/** Sign and name of each kind, in the order of the legend. */
-const EVENTS = {
-  timeout: ["T", "timeout"], loss: ["×", "loss"], reduced: ["↓", "window cut"], phase: ["P", "phase"], profile_refit: ["R", "profile refit"],
-  undone: ["U", "cut taken back"], restart: ["S", "restart"], handover: ["H", "handover"],
-};
 const SHOWN_AT_FIRST = ["timeout", "handover"];
 
 /** The toggles of the kinds that there are. */

@@ -6,6 +6,12 @@ let colours = [];
 /** Controllers whose look is their own on every page: its place is the name's. New ones come last. */
 const OWN_LOOKS = ["verus", "copa", "cubic", "bbr", "pace", "sprout", "newreno", "vegas", "bbr3", "prague", "bic", "westwood", "ledbat", "c2tcp", "vivace", "scream", "mdi", "fixed", "policy", "gcc"];
 
+/** Sign and name of each kind of event, in the order of the legend. */
+const EVENTS = {
+  timeout: ["T", "timeout"], loss: ["×", "loss"], reduced: ["↓", "window cut"], phase: ["P", "phase"], profile_refit: ["R", "profile refit"],
+  undone: ["U", "cut taken back"], restart: ["S", "restart"], handover: ["H", "handover"],
+};
+
 /** The places of the looks of these names among `count`, each another one: that of the controller, or of the first of its variants;
     others take those that are left, in order. */
 function lookPlaces(names, count) {

@@ -12,6 +12,12 @@ const brief = (value) => known(value) ? String(+value.toPrecision(3)) : "";
 const shortened = (name, most) => name.length > most ? name.slice(0, most - 1) + "…" : name;
 const seconds = (width) => width < 1 ? `${+(width * 1e3).toPrecision(3)} ms` : `${+width.toPrecision(3)} s`;
 
+/** Seconds as m:ss. */
+function clock(time) {
+  const whole = Math.max(0, Math.floor(time));
+  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
+}
+
 function linearTicks(from, to, most) {
   if (!(to > from)) return Number.isFinite(from) ? [from] : [];
   const rough = (to - from) / most;

@@ -1,21 +1,24 @@
 // What our charts have and uPlot has not. The playground takes this file, too.
 
-/** An outline that is level over each bin: uPlot's own steps turn at the bins' middles. */
+/** An outline that is level over each bin, from halfway to the one before to halfway to the next: uPlot's own steps turn at the bins' middles. */
 function wholeBins(u, k) {
   const times = u.data[0];
-  const half = (times[1] - times[0]) / 2 || times[0];
+  const between = (i) => (times[i - 1] + times[i]) / 2;
+  const begin = (i) => i ? between(i) : 2 * times[0] - end(0);
+  const end = (i) => i + 1 < times.length ? between(i + 1) : i ? 2 * times[i] - between(i) : 2 * times[0];
   const [stroke, fill] = [new Path2D(), new Path2D()];
   const foot = u.valToPos(0, "y", true);
   const x = (time) => u.valToPos(time, "x", true);
-  fill.moveTo(x(times[0] - half), foot);
-  times.forEach((time, i) => {
+  fill.moveTo(x(begin(0)), foot);
+  times.forEach((_, i) => {
     const y = u.valToPos(u.data[k][i] ?? 0, "y", true);
-    i ? stroke.lineTo(x(time - half), y) : stroke.moveTo(x(time - half), y);
-    stroke.lineTo(x(time + half), y);
-    fill.lineTo(x(time - half), y);
-    fill.lineTo(x(time + half), y);
+    const [from, to] = [x(begin(i)), x(end(i))];
+    i ? stroke.lineTo(from, y) : stroke.moveTo(from, y);
+    stroke.lineTo(to, y);
+    fill.lineTo(from, y);
+    fill.lineTo(to, y);
   });
-  fill.lineTo(x(times.at(-1) + half), foot);
+  fill.lineTo(x(end(times.length - 1)), foot);
   return { stroke, fill, clip: null, gaps: null, flags: 0 };
 }
 

@@ -1,8 +1,7 @@
 // Draws a chart as SVG, from the description that chart.js draws as well: small ones and those that stand still, and the file
 // that a reader keeps of any chart.
 //
-// Beside what chart.js knows there are `reversed_x`, `levels` ({ at, words }), the form `scatter`, and of lines `minor` (small marks)
-// and `dots`.
+// Beside what chart.js knows there are `reversed_x`, `levels` ({ at, words }), the form `scatter`, and of lines `minor` (small marks).
 
 let frames = 0;
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -30,6 +31,27 @@ impl Dashboard {
             assert!(start.elapsed() < PATIENCE, "no link: {text}");
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// The same of a command that an emulated link runs, or of the link's own; `None`: this machine has no such link.
+    pub(crate) fn behind_link(link: &mut Child, stderr: &Path) -> Option<Self> {
+        let says = || fs::read_to_string(stderr).unwrap_or_default();
+        let start = Instant::now();
+        while !says().contains("live view at ") {
+            if let Some(status) = link.try_wait().unwrap() {
+                assert!(!status.success(), "{}", says());
+                cellpace_testing::skip("no emulated link here");
+                return None;
+            }
+            assert!(start.elapsed() < PATIENCE, "no link: {}", says());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Some(Self::of(stderr))
+    }
+
+    /// What the command printed for a browser.
+    pub(crate) fn link(&self) -> String {
+        format!("http://{}/#k={}", self.address, self.token)
     }
 
     pub(crate) fn ask(&self, path: &str) -> TcpStream {
@@ -65,6 +87,7 @@ impl Dashboard {
     /// Page, data and figures are there, and their sums agree.
     pub(crate) fn serves_everything(&self, command: &str) {
         assert!(self.get("/").starts_with("<!doctype html>"));
+        assert!(self.get("/report.js").contains("export {"), "what draws charts");
         let state = self.state();
         assert_eq!(
             (&state["schema"], &state["command"]),

@@ -5,7 +5,7 @@ import test from "node:test";
 
 // The files of the page have no exports: they are one script.
 const source = (name) => readFileSync(new URL(`../../../assets/page/${name}`, import.meta.url), "utf8");
-const names = ["mean", "highest", "median", "brief", "seconds", "linearTicks", "logTicks", "block", "frontier", "quantileAt", "shareBelow", "jainOf", "merits", "ranks", "geometricMean", "csv", "figuresOfBins", "quantilesOfBins", "medianInterval", "viewText", "readView", "playgroundFragment", "wayBack", "placeRange", "valueRange", "placing", "frameOf", "heatGrid", "heatTicks", "heatColour", "labelsWithRoom", "HEAT_COLOURS", "HEAT_LEVELS", "lookPlaces", "looksFor", "OWN_LOOKS"];
+const names = ["mean", "highest", "median", "brief", "seconds", "clock", "wholeBins", "linearTicks", "logTicks", "block", "frontier", "quantileAt", "shareBelow", "jainOf", "merits", "ranks", "geometricMean", "csv", "figuresOfBins", "quantilesOfBins", "medianInterval", "viewText", "readView", "playgroundFragment", "wayBack", "placeRange", "valueRange", "placing", "frameOf", "heatGrid", "heatTicks", "heatColour", "labelsWithRoom", "HEAT_COLOURS", "HEAT_LEVELS", "lookPlaces", "looksFor", "OWN_LOOKS"];
 const page = new Function(`"use strict"; ${source("numbers.js")} ${source("looks.js")} ${source("plot.js")} ${source("axes.js")} ${source("still.js")} ${source("heatmap.js")}; return { ${names.join(", ")} };`)();
 
 test("means, maxima and medians of nothing are nothing", () => {
@@ -18,6 +18,25 @@ test("means, maxima and medians of nothing are nothing", () => {
 
 test("the highest of very many values is found", () => {
   assert.equal(page.highest(Array.from({ length: 500_000 }, (_, i) => i)), 499_999);
+});
+
+test("bins of several widths meet halfway between their middles", () => {
+  const corners = [];
+  globalThis.Path2D = class { moveTo(x, y) { corners.push([x, y]); } lineTo(x, y) { corners.push([x, y]); } };
+  const outline = (times, values) => {
+    corners.length = 0;
+    page.wholeBins({ data: [times, values], valToPos: (value) => value }, 1);
+    return [...corners];
+  };
+  // Outline and area take turns.
+  assert.deepEqual(outline([1, 2], [5, 6]), [[0.5, 0], [0.5, 5], [1.5, 5], [0.5, 5], [1.5, 5], [1.5, 6], [2.5, 6], [1.5, 6], [2.5, 6], [2.5, 0]]);
+  const places = outline([1, 2, 6], [5, 6, null]).map(([x]) => x);
+  assert.deepEqual([...new Set(places)], [0.5, 1.5, 4, 8]);
+  assert.deepEqual([...new Set(outline([3], [1]).map(([x]) => x))], [0, 6]);
+});
+
+test("seconds are m:ss", () => {
+  assert.deepEqual([0, 9.96, 60, 3605.2, -1].map((time) => page.clock(time)), ["0:00", "0:09", "1:00", "60:05", "0:00"]);
 });
 
 test("ticks are round and no more than wanted", () => {
