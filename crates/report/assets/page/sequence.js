@@ -41,9 +41,9 @@ function sequenceAt(u) {
   const { sent, arrived, acknowledged } = values;
   const reached = lines[1].x[lastUpTo(lines[0].y, arrived)];
   const waited = reached - lines[0].x[lastUpTo(lines[0].y, arrived)];
-  const beyond = (name) => [dot(lines.find((line) => line.name === name).look), name, `${brief((values[name] - acknowledged) * 1e3)} kB`];
+  const beyond = (name) => [[dot(lines.find((line) => line.name === name).look)], name, `${brief((values[name] - acknowledged) * 1e3)} kB`];
   const rows = [
-    [dot(0), "sent", `${brief(sent)} MB`], [dot(1), "arrived", `${brief(arrived)} MB`], ...(known(acknowledged) ? [[dot(2), "acknowledged", `${brief(acknowledged)} MB`]] : []),
+    [[dot(0)], "sent", `${brief(sent)} MB`], [[dot(1)], "arrived", `${brief(arrived)} MB`], ...(known(acknowledged) ? [[[dot(2)], "acknowledged", `${brief(acknowledged)} MB`]] : []),
     [[], "on the way", `${brief((sent - arrived) * 1e3)} kB`], [[], "the last took", known(waited) && !Number.isNaN(waited) ? `${brief(waited * 1e3)} ms` : "–"],
     ...["window", "permitted"].filter((name) => known(values[name])).map(beyond),
   ];

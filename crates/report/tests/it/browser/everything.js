@@ -51,7 +51,7 @@ const mouse = (over, type, x) => {
     done.spoken += document.activeElement === chart && /\d/.test(document.querySelector("#spoken")?.textContent ?? "");
     chart.blur();
     const place = over().closest(".chart-place");
-    const beside = (place?.group.places ?? []).filter(({ chart }) => chart.x_label === place.chart.x_label);
+    const beside = (place?.group?.places ?? []).filter(({ chart }) => chart.x_label === place.chart.x_label);
     const spans = () => beside.map(({ plot }) => plot.scales.x.max - plot.scales.x.min);
     const whole = spans();
     // A stretch that holds all values is the whole chart, as where all are alike.
