@@ -23,7 +23,7 @@ fn features_that_are_missing_are_named() {
     is_named(&folder, "parquet", has_parquet, &format!("{compare} --transfers t.parquet"));
     is_named(&folder, "parquet", has_parquet, "link --log packets.parquet -- true");
     is_named(&folder, "kernel", cfg!(feature = "kernel"), "kernel install");
-    is_named(&folder, "kernel", cfg!(feature = "kernel"), "attach --port 80");
+    is_named(&folder, "kernel", cfg!(feature = "kernel"), "attach --in 80");
     if !cfg!(feature = "kernel") {
         let said = folder.good("kernel status");
         assert!(said.contains("built without") && !said.contains("root installs it"), "{said}");
