@@ -8,7 +8,7 @@ use wasmtime::{
 };
 pub(crate) use wasmtime::{TypedFunc as Function, WasmParams as Arguments, WasmResults as Results};
 
-use crate::terms::{self, Ended, Export};
+use crate::limits::{self, CallError, Export};
 
 /// A compiled module.
 pub(crate) struct Code(InstancePre<StoreLimits>);
@@ -28,7 +28,7 @@ static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
         .cranelift_nan_canonicalization(true)
         .relaxed_simd_deterministic(true)
         .consume_fuel(true)
-        .max_wasm_stack(terms::MAX_STACK)
+        .max_wasm_stack(limits::MAX_STACK)
         // The signals of the process are its own, and a flow takes no more address space than memory.
         .signals_based_traps(false)
         .memory_reservation(0)
@@ -46,12 +46,12 @@ impl Code {
     /// When it is none, or imports something.
     pub(crate) fn compile(bytes: &[u8]) -> Result<Self, String> {
         let module = Module::from_binary(&ENGINE, bytes)
-            .map_err(|error| terms::not_compiled(&error.root_cause().to_string()))?;
+            .map_err(|error| limits::not_compiled(&error.root_cause().to_string()))?;
         if let Some(import) = module.imports().next() {
-            return Err(terms::imports(import.module(), import.name()));
+            return Err(limits::imports(import.module(), import.name()));
         }
         let instances = Linker::new(&ENGINE).instantiate_pre(&module);
-        Ok(Self(instances.map_err(|error| terms::not_compiled(&error.root_cause().to_string()))?))
+        Ok(Self(instances.map_err(|error| limits::not_compiled(&error.root_cause().to_string()))?))
     }
 
     /// What it exports, by name.
@@ -63,13 +63,13 @@ impl Code {
     ///
     /// # Errors
     /// When its memory is too large, or its start function ends before its end.
-    pub(crate) fn instantiate(&self) -> Result<Instance, Ended> {
+    pub(crate) fn instantiate(&self) -> Result<Instance, CallError> {
         let limits = StoreLimitsBuilder::new()
-            .memory_size(terms::MAX_MEMORY)
-            .table_elements(terms::MAX_TABLE)
+            .memory_size(limits::MAX_MEMORY)
+            .table_elements(limits::MAX_TABLE)
             .instances(1)
             .memories(1)
-            .tables(terms::MAX_TABLES)
+            .tables(limits::MAX_TABLES)
             .trap_on_grow_failure(true)
             .build();
         let mut store = Store::new(&ENGINE, limits);
@@ -85,16 +85,16 @@ impl Code {
 fn kind(export: &ExternType) -> Export {
     match export {
         ExternType::Memory(memory) if !memory.is_64() => Export::Memory,
-        ExternType::Func(function) => Export::Function(form(function)),
+        ExternType::Func(function) => Export::Function(signature(function)),
         _ => Export::Other,
     }
 }
 
-fn form(function: &FuncType) -> String {
+fn signature(function: &FuncType) -> String {
     let names = |types: &mut dyn Iterator<Item = ValType>| -> Vec<String> {
         types.map(|one| one.to_string()).collect()
     };
-    terms::form(&names(&mut function.params()), &names(&mut function.results()))
+    limits::signature(&names(&mut function.params()), &names(&mut function.results()))
 }
 
 impl Instance {
@@ -110,7 +110,11 @@ impl Instance {
 
     /// Calls a function, which may do its share.
     #[inline]
-    pub(crate) fn call<A, R>(&mut self, function: &Function<A, R>, arguments: A) -> Result<R, Ended>
+    pub(crate) fn call<A, R>(
+        &mut self,
+        function: &Function<A, R>,
+        arguments: A,
+    ) -> Result<R, CallError>
     where
         A: Arguments,
         R: Results,
@@ -130,28 +134,28 @@ impl Instance {
     }
 
     /// Adds pages to the memory; returns how many there were.
-    pub(crate) fn grow(&mut self, pages: u64) -> Result<u64, Ended> {
+    pub(crate) fn grow(&mut self, pages: u64) -> Result<u64, CallError> {
         self.memory.grow(&mut self.store, pages).map_err(|error| why(&error))
     }
 }
 
 #[inline]
 fn refuel(store: &mut Store<StoreLimits>) {
-    store.set_fuel(terms::STEPS).expect("the engine counts what calls do");
+    store.set_fuel(limits::MAX_STEPS).expect("the engine counts what calls do");
 }
 
 #[cold]
-fn why(error: &Error) -> Ended {
+fn why(error: &Error) -> CallError {
     match error.downcast_ref::<Trap>() {
-        Some(Trap::OutOfFuel) => Ended::Steps,
-        Some(Trap::UnreachableCodeReached) => Ended::GaveUp,
-        Some(Trap::StackOverflow) => Ended::Stack,
-        Some(trap) => Ended::Other(trap.to_string()),
+        Some(Trap::OutOfFuel) => CallError::Steps,
+        Some(Trap::UnreachableCodeReached) => CallError::Aborted,
+        Some(Trap::StackOverflow) => CallError::Stack,
+        Some(trap) => CallError::Other(trap.to_string()),
         None => {
             let text = error.root_cause().to_string();
             match text.contains("growing memory") || text.contains("memory minimum size") {
-                true => Ended::Memory,
-                false => Ended::Other(text),
+                true => CallError::Memory,
+                false => CallError::Other(text),
             }
         }
     }

@@ -135,7 +135,7 @@ impl PluginFlow {
     {
         let Some(call) = which(&self.calls) else { return Ok(()) };
         let called = self.instance.call(call, (argument, self.room.at as u32));
-        called.map_err(|ended| format!("{name}: {ended}"))?;
+        called.map_err(|error| format!("{name}: {error}"))?;
         let bytes = &self.instance.memory()[self.room.at..][..8 * abi::Answers::WORDS];
         let mut words = [0; abi::Answers::WORDS];
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -230,7 +230,7 @@ impl Room {
     /// Pages behind what the module has: its own allocator asks for others, wherever they are.
     fn new(instance: &mut Instance, bytes: usize) -> Result<Self, String> {
         let pages = bytes.div_ceil(PAGE);
-        let before = instance.grow(pages as u64).map_err(|ended| ended.to_string())?;
+        let before = instance.grow(pages as u64).map_err(|error| error.to_string())?;
         Ok(Self { at: before as usize * PAGE, bytes: pages * PAGE })
     }
 

@@ -10,10 +10,10 @@ use wasmi::{
 };
 pub(crate) use wasmi::{TypedFunc as Function, WasmParams as Arguments, WasmResults as Results};
 
-use crate::terms::{self, Ended, Export};
+use crate::limits::{self, CallError, Export};
 
 /// Calls inside each other at most. Compiled, each takes at least 32 bytes of the stack.
-const MAX_DEPTH: usize = terms::MAX_STACK / 32;
+const MAX_DEPTH: usize = limits::MAX_STACK / 32;
 
 /// A module that was read and checked.
 pub(crate) struct Code(Module);
@@ -33,7 +33,7 @@ static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
         .ignore_custom_sections(true)
         .consume_fuel(true)
         .set_max_recursion_depth(MAX_DEPTH)
-        .set_max_stack_height(terms::MAX_STACK);
+        .set_max_stack_height(limits::MAX_STACK);
     Engine::new(&config)
 });
 
@@ -43,10 +43,10 @@ impl Code {
     /// # Errors
     /// When it is none, or imports something.
     pub(crate) fn compile(bytes: &[u8]) -> Result<Self, String> {
-        let module =
-            Module::new(&ENGINE, bytes).map_err(|error| terms::not_compiled(&error.to_string()))?;
+        let module = Module::new(&ENGINE, bytes)
+            .map_err(|error| limits::not_compiled(&error.to_string()))?;
         if let Some(import) = module.imports().next() {
-            return Err(terms::imports(import.module(), import.name()));
+            return Err(limits::imports(import.module(), import.name()));
         }
         Ok(Self(module))
     }
@@ -60,13 +60,13 @@ impl Code {
     ///
     /// # Errors
     /// When its memory is too large, or its start function ends before its end.
-    pub(crate) fn instantiate(&self) -> Result<Instance, Ended> {
+    pub(crate) fn instantiate(&self) -> Result<Instance, CallError> {
         let limits = StoreLimitsBuilder::new()
-            .memory_size(terms::MAX_MEMORY)
-            .table_elements(terms::MAX_TABLE)
+            .memory_size(limits::MAX_MEMORY)
+            .table_elements(limits::MAX_TABLE)
             .instances(1)
             .memories(1)
-            .tables(terms::MAX_TABLES)
+            .tables(limits::MAX_TABLES)
             .trap_on_grow_failure(true)
             .build();
         let mut store = Store::new(&ENGINE, limits);
@@ -83,16 +83,16 @@ impl Code {
 fn kind(export: &ExternType) -> Export {
     match export {
         ExternType::Memory(memory) if !memory.is_64() => Export::Memory,
-        ExternType::Func(function) => Export::Function(form(function)),
+        ExternType::Func(function) => Export::Function(signature(function)),
         _ => Export::Other,
     }
 }
 
-fn form(function: &FuncType) -> String {
+fn signature(function: &FuncType) -> String {
     let names = |types: &[ValType]| -> Vec<String> {
         types.iter().map(|one| format!("{one:?}").to_lowercase()).collect()
     };
-    terms::form(&names(function.params()), &names(function.results()))
+    limits::signature(&names(function.params()), &names(function.results()))
 }
 
 impl Instance {
@@ -108,7 +108,11 @@ impl Instance {
 
     /// Calls a function, which may do its share.
     #[inline]
-    pub(crate) fn call<A, R>(&mut self, function: &Function<A, R>, arguments: A) -> Result<R, Ended>
+    pub(crate) fn call<A, R>(
+        &mut self,
+        function: &Function<A, R>,
+        arguments: A,
+    ) -> Result<R, CallError>
     where
         A: Arguments,
         R: Results,
@@ -128,36 +132,36 @@ impl Instance {
     }
 
     /// Adds pages to the memory; returns how many there were.
-    pub(crate) fn grow(&mut self, pages: u64) -> Result<u64, Ended> {
-        self.memory.grow(&mut self.store, pages).map_err(|_| Ended::Memory)
+    pub(crate) fn grow(&mut self, pages: u64) -> Result<u64, CallError> {
+        self.memory.grow(&mut self.store, pages).map_err(|_| CallError::Memory)
     }
 }
 
 #[inline]
 fn refuel(store: &mut Store<StoreLimits>) {
-    store.set_fuel(terms::STEPS).expect("the engine counts what calls do");
+    store.set_fuel(limits::MAX_STEPS).expect("the engine counts what calls do");
 }
 
 #[cold]
-fn why(error: &Error) -> Ended {
+fn why(error: &Error) -> CallError {
     match (error.as_trap_code(), error.kind()) {
         (Some(trap), _) => trapped(trap),
         (
             None,
             ErrorKind::Memory(memory)
             | ErrorKind::Instantiation(InstantiationError::FailedToInstantiateMemory(memory)),
-        ) if matches!(memory, MemoryError::ResourceLimiterDeniedAllocation) => Ended::Memory,
-        _ => Ended::Other(error.to_string()),
+        ) if matches!(memory, MemoryError::ResourceLimiterDeniedAllocation) => CallError::Memory,
+        _ => CallError::Other(error.to_string()),
     }
 }
 
 /// In the words of compiled modules.
-fn trapped(trap: TrapCode) -> Ended {
+fn trapped(trap: TrapCode) -> CallError {
     let words = match trap {
-        TrapCode::OutOfFuel => return Ended::Steps,
-        TrapCode::UnreachableCodeReached => return Ended::GaveUp,
-        TrapCode::StackOverflow => return Ended::Stack,
-        TrapCode::GrowthOperationLimited | TrapCode::OutOfSystemMemory => return Ended::Memory,
+        TrapCode::OutOfFuel => return CallError::Steps,
+        TrapCode::UnreachableCodeReached => return CallError::Aborted,
+        TrapCode::StackOverflow => return CallError::Stack,
+        TrapCode::GrowthOperationLimited | TrapCode::OutOfSystemMemory => return CallError::Memory,
         TrapCode::MemoryOutOfBounds => "out of bounds memory access",
         TrapCode::TableOutOfBounds => "undefined element: out of bounds table access",
         TrapCode::IndirectCallToNull => "uninitialized element",
@@ -166,5 +170,5 @@ fn trapped(trap: TrapCode) -> Ended {
         TrapCode::IntegerDivisionByZero => "integer divide by zero",
         TrapCode::BadConversionToInteger => "invalid conversion to integer",
     };
-    Ended::Other(format!("wasm trap: {words}"))
+    CallError::Other(format!("wasm trap: {words}"))
 }

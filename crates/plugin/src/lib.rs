@@ -13,11 +13,11 @@ mod flow;
 #[cfg(feature = "interpreter")]
 mod interpreted;
 #[cfg(feature = "host")]
+mod limits;
+#[cfg(feature = "host")]
 mod module;
 #[cfg(feature = "host")]
 mod table;
-#[cfg(feature = "host")]
-mod terms;
 
 /// What runs modules.
 #[cfg(all(feature = "host", not(feature = "interpreter")))]

@@ -7,8 +7,8 @@ use cellpace_base::{Param, nearest};
 use cellpace_guest::abi;
 
 use crate::engine::{Code, Instance};
+use crate::limits::Export;
 use crate::table;
-use crate::terms::Export;
 
 /// The largest file of a module, in bytes.
 const MAX_MODULE_BYTES: usize = 8 << 20;
@@ -99,14 +99,14 @@ impl Module {
     /// # Errors
     /// When its memory is too large, or its start function fails.
     pub(crate) fn instantiate(&self) -> Result<Instance, String> {
-        self.code.instantiate().map_err(|ended| format!("it does not begin: {ended}"))
+        self.code.instantiate().map_err(|error| format!("it does not begin: {error}"))
     }
 }
 
 /// Calls a function without arguments, if there is one.
 fn ask(instance: &mut Instance, name: &str) -> Result<Option<u32>, String> {
     let Some(function) = instance.function::<(), u32>(name) else { return Ok(None) };
-    let answer = instance.call(&function, ()).map_err(|ended| format!("{name}: {ended}"))?;
+    let answer = instance.call(&function, ()).map_err(|error| format!("{name}: {error}"))?;
     Ok(Some(answer))
 }
 

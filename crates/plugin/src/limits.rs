@@ -1,4 +1,4 @@
-//! The terms on which modules run, whatever runs them: what a flow may take, and the words for why it ended.
+//! What a module may use, and why a call into it failed: the same for both engines.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub(crate) const MAX_TABLE: usize = 10_000;
 /// Tables of one flow at most.
 pub(crate) const MAX_TABLES: usize = 4;
 /// What one call may do: about as many instructions.
-pub(crate) const STEPS: u64 = 100_000_000;
+pub(crate) const MAX_STEPS: u64 = 100_000_000;
 /// The stack of one call, in bytes: those of threads that run flows are larger.
 pub(crate) const MAX_STACK: usize = 128 << 10;
 
@@ -17,49 +17,51 @@ pub(crate) const MAX_STACK: usize = 128 << 10;
 pub(crate) enum Export {
     /// A memory with addresses of 32 bits.
     Memory,
-    /// A function and its type, as [`form`] writes it.
+    /// A function and its type, as [`signature`] writes it.
     Function(String),
     Other,
 }
 
 /// A function's type: `(i32, i32)`, or `() -> i32`.
-pub(crate) fn form(takes: &[String], gives: &[String]) -> String {
+pub(crate) fn signature(takes: &[String], gives: &[String]) -> String {
     match gives {
         [] => format!("({})", takes.join(", ")),
         gives => format!("({}) -> {}", takes.join(", "), gives.join(", ")),
     }
 }
 
-/// Why a call ended before its end.
-pub(crate) enum Ended {
+/// Why a call into a module failed.
+pub(crate) enum CallError {
     Steps,
     Stack,
     Memory,
-    /// It asked for it.
-    GaveUp,
+    /// It called abort or panicked, or came to `unreachable`.
+    Aborted,
     Other(String),
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Steps => write!(f, "more than {} million steps in one call", STEPS / 1_000_000),
+            Self::Steps => {
+                write!(f, "more than {} million steps in one call", MAX_STEPS / 1_000_000)
+            }
             Self::Stack => write!(f, "more than the {} kB of its stack", MAX_STACK >> 10),
             Self::Memory => {
                 write!(f, "more than the {} MB of memory that a flow has", MAX_MEMORY >> 20)
             }
-            Self::GaveUp => f.write_str("it gave up (abort, panic or `unreachable`)"),
+            Self::Aborted => f.write_str("it gave up (abort, panic or `unreachable`)"),
             Self::Other(why) => f.write_str(why),
         }
     }
 }
 
-/// What is no module, or one that asks for more than there is.
+/// The error of what is no module, or one that needs what this engine lacks.
 pub(crate) fn not_compiled(why: &str) -> String {
     format!("this is no module that runs here: {}", why.lines().next().unwrap_or_default())
 }
 
-/// Nothing is there to be imported.
+/// The error of a module with an import: there is nothing to import.
 pub(crate) fn imports(from: &str, name: &str) -> String {
     format!("it imports `{from}.{name}`; a controller has nothing to import")
 }
